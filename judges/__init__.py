@@ -1,0 +1,1 @@
+"""Judges: one adapter a file, and the rubrics that put questions into words."""

@@ -1,0 +1,1 @@
+"""Rubrics: from a question to a request, from a reply to a verdict."""

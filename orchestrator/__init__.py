@@ -1,0 +1,1 @@
+"""Adaptive, budget-capped evaluation with LLM judges."""

@@ -1,0 +1,1 @@
+"""Vocabulary: values, events, ports. Standard library and numpy only; no I/O, no async."""

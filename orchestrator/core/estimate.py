@@ -1,0 +1,74 @@
+"""Results as values: a number never travels without its uncertainty and its status."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from orchestrator.core.wire import Json
+
+
+class Status(StrEnum):
+    """Whether an estimate can be read as it stands."""
+
+    OK = "ok"
+    PARTIAL = "partial"
+    """Some names have no estimate (nan), the others are fine."""
+    EMPTY = "empty"
+    """No observation yet."""
+    UNKNOWN_VARIANCE = "unknown_variance"
+    """The value stands, its uncertainty can't be known from these data."""
+    NOT_IDENTIFIED = "not_identified"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Estimates of one kind along `names`, with their uncertainty.
+
+    Parameters
+    ----------
+    name : the estimate's name in the campaign file
+    kind : the estimator's kind
+    target : what is estimated: `arms`, `difference`, `units`, ...
+    estimand : in words, "these items" or "items like these", and whose judgment
+    names : length n
+    value, se, lower, upper : length n, on the criterion's scale; nan where not known, never 0
+    level : nominal coverage of the intervals
+    interval : how they were made; several methods are joined by " + "
+    watching_covered : whether they hold although one looked at every result
+    alpha_split, family : how the error is split over `names`, and over which family
+    n_items, n_answers : items and verdicts that entered
+    flags : what the reader must know, as short words
+    diagnostics : JSON; `by_name` holds arrays along `names`
+    """
+
+    name: str
+    kind: str
+    target: str
+    estimand: str
+    names: tuple[str, ...]
+    value: tuple[float, ...]
+    se: tuple[float, ...]
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+    level: float
+    interval: str
+    watching_covered: bool
+    alpha_split: str
+    family: str
+    n_items: int
+    n_answers: int
+    status: Status
+    flags: tuple[str, ...] = ()
+    diagnostics: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def half_width(self) -> float:
+        """The widest half interval, nan where any is unknown."""
+        widths = [(u - lo) / 2 for lo, u in zip(self.lower, self.upper, strict=True)]
+        if not widths or any(math.isnan(w) for w in widths):
+            return float("nan")
+        return max(widths)

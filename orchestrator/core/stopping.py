@@ -1,0 +1,59 @@
+"""When a campaign looks at its estimates, and when a look ends it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from orchestrator.core.estimate import Estimate
+
+
+class StopReason(StrEnum):
+    """Why a run ended."""
+
+    FINISHED = "finished"
+    BUDGET = "budget"
+    LIMIT = "limit"
+    PRECISION = "precision"
+    SEPARATED = "separated"
+    GATE_DECIDED = "gate_decided"
+    DEADLINE = "deadline"
+    JUDGES_DOWN = "judges_down"
+    OVERRUN = "overrun"
+    USER = "user"
+    INTERRUPTED = "interrupted"
+    STORAGE = "storage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopRule:
+    """Looks at fixed counts of told questions; stops once the primary estimate is precise enough.
+
+    A look reads only the half-width, never the value, so it is not a test that peeks; the
+    estimate's `watching_covered` says whether its interval also holds under such stopping.
+
+    Parameters
+    ----------
+    every : a look after each so many told questions, > 0
+    target_half_width : on the primary estimate's scale; None never stops
+    min_items : items that the primary estimate needs before a look may stop the run
+    """
+
+    every: int = 25
+    target_half_width: float | None = None
+    min_items: int = 20
+
+    def is_look(self, n_told: int) -> bool:
+        """Say whether to look after this many told questions."""
+        return n_told % self.every == 0
+
+    def is_met(self, primary: Estimate) -> bool:
+        """Say whether the primary estimate is as precise as asked for."""
+        width = primary.half_width
+        return (
+            self.target_half_width is not None
+            and primary.n_items >= self.min_items
+            and not math.isnan(width)
+            and width <= self.target_half_width
+        )

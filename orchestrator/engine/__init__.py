@@ -1,0 +1,1 @@
+"""The decider, its ledger and the workers around it. Imports core alone."""

@@ -1,0 +1,1 @@
+"""Pure summaries of a log: result, status, report, exports. Imports core alone."""

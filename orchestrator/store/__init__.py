@@ -1,0 +1,1 @@
+"""Where the log lives: SQLite, or memory for tests and dry runs."""

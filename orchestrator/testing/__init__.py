@@ -1,0 +1,1 @@
+"""Contract suites and fakes for authors of plug-ins. Imported by tests only."""

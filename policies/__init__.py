@@ -1,0 +1,1 @@
+"""Policies: what to ask next."""
