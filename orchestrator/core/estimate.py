@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from orchestrator.core.wire import Json
@@ -72,3 +72,17 @@ class Estimate:
         if not widths or any(math.isnan(w) for w in widths):
             return float("nan")
         return max(widths)
+
+    def as_json(self) -> dict[str, Json]:
+        """Give the JSON form that logs and results hold; nan and infinities become None."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+
+def _plain(value: Json) -> Json:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _plain(v) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return value

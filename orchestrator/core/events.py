@@ -221,8 +221,8 @@ class Arrived:
 class Looked:
     """What the estimates were after `n_told` questions: what status and report read.
 
-    `half_widths` are those of all estimates, `estimates` their full form; the latter only at the
-    stop, and before it for estimates of at most `GLANCE` names, so that the log stays linear.
+    `half_widths` are those of all estimates; `estimates` their full form (`Estimate.as_json`) at
+    the stop, and before it of those with at most `GLANCE` names, so that the log stays linear.
     """
 
     n_told: int
@@ -231,6 +231,7 @@ class Looked:
     held: Nano
     half_widths: tuple[float | None, ...]
     estimates: tuple[Mapping[str, Json], ...]
+    is_precise: bool = False
     is_final: bool = False
 
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.core.events import (
-    LOST,
     Arrived,
     Asked,
     Event,
     Forfeited,
     Freed,
+    JudgeDown,
     Late,
     Parked,
+    PriceChanged,
     Reasked,
     Sent,
     Told,
@@ -44,7 +45,7 @@ class Open:
     """One question that is asked and not yet told.
 
     `sent`: an attempt left and nothing has come of it. `outcome`: what arrived and waits for its
-    turn. `returned`: it comes back unasked, since its judge is down.
+    turn. `returned`: it comes back unasked, since its judge is down or its price has changed.
     """
 
     q: QNo
@@ -79,9 +80,10 @@ class Join:
                 at = self.open[q]
                 at.sent = True
                 if number != at.attempt.number:
-                    at.attempt = Attempt(number=number, widened=at.attempt.widened)
-            case Freed(q=q):
-                self.open[q].sent = False
+                    at.attempt = replace(at.attempt, number=number)
+            case Freed(q=q, attempt=number):
+                at = self.open[q]
+                at.sent, at.attempt = False, replace(at.attempt, number=number + 1)
             case Arrived(q=q, attempt=attempt, outcome=outcome):
                 at = self.open[q]
                 at.sent, at.attempt, at.outcome = False, attempt, outcome
@@ -92,6 +94,11 @@ class Join:
                 at = self.open.pop(q)
                 if at.outcome is not None:
                     return Record(q=q, query=at.query, outcome=at.outcome)
+            case JudgeDown(judge=judge) | PriceChanged(judge=judge):
+                # What is not under way comes back: the judge can't be asked, or not at this hold.
+                for at in self.open.values():
+                    if at.query.judge == judge and not at.sent and at.outcome is None:
+                        at.returned = True
             case Parked(q=q) | Withdrawn(q=q) | Late(q=q) | Forfeited(q=q):
                 del self.open[q]
             case _:
@@ -106,6 +113,3 @@ def records(events: Iterable[Event]) -> Iterator[Record]:
         record = join.feed(event)
         if record is not None:
             yield record
-
-
-__all__ = ["LOST", "Join", "Open", "Record", "records"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orchestrator.core.query import Query
 
-Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-"""Decoded JSON."""
+Json = Any
+"""Decoded JSON: None, bool, int, float, str, or lists and string-keyed dicts of them."""
 
 
 class Billing(StrEnum):
@@ -78,10 +78,12 @@ class Attempt:
     """Which attempt of a question this is, counted from 1 over the whole question.
 
     `widened`: an earlier attempt was cut at its output limit, so this one gets twice as much.
+    `paid` counts the earlier attempts that were charged.
     """
 
     number: int = 1
     widened: bool = False
+    paid: int = 0
 
 
 FIRST_ATTEMPT = Attempt()

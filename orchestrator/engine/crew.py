@@ -1,0 +1,46 @@
+"""All that the engine is handed: plug-ins, rules and the opening event, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from orchestrator.core.events import Opened
+from orchestrator.core.judge import Judge
+from orchestrator.core.ports import Estimator, Policy
+from orchestrator.core.stopping import StopRule
+from orchestrator.core.wire import Reply, Request
+from orchestrator.engine.sequencer import Delivery
+
+
+class Archive(Protocol):
+    """Keeps of prompts and replies what the user allows; gives the digest, "" for nothing."""
+
+    def prompt(self, request: Request) -> str:
+        """Stage a prompt (or only name it by its digest)."""
+        ...
+
+    def reply(self, reply: Reply) -> str:
+        """Stage a raw reply."""
+        ...
+
+    def recall(self, digest: str) -> Reply | None:
+        """Read a kept reply again."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crew:
+    """Who works on a run. Policies and estimators come as makers, since a replay needs new ones.
+
+    `new_estimators` gives the campaign's estimators in order; the first estimate of the first is
+    the primary one.
+    """
+
+    opened: Opened
+    judges: tuple[Judge, ...]
+    new_policy: Callable[[], Policy]
+    new_estimators: Callable[[], tuple[Estimator, ...]]
+    stop: StopRule
+    delivery: Delivery = Delivery.IN_ORDER

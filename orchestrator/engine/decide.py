@@ -1,0 +1,184 @@
+"""What to do next, from the state alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orchestrator.core.errors import OrchestratorError
+from orchestrator.core.events import Parked, Reasked, Told
+from orchestrator.core.ids import JudgeIx
+from orchestrator.core.money import Nano
+from orchestrator.core.ports import FINISH, PAUSE
+from orchestrator.core.query import Missing, MissingReason, Query, outcome_digest
+from orchestrator.core.records import Open
+from orchestrator.core.stopping import StopReason
+from orchestrator.core.wire import Attempt, Request
+from orchestrator.engine.fold import State
+
+MAX_DECLINED_IN_ROW = 16
+"""After so many proposals in a row that no money is left for, the run ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask this, holding so much."""
+
+    query: Query
+    hold: Nano
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Decline:
+    """The proposal does not fit, and nothing outstanding could make room."""
+
+    query: Query
+    hold: Nano
+    account: str
+
+
+@dataclass(frozen=True, slots=True)
+class Park:
+    """A judge must not be asked again."""
+
+    judge: JudgeIx
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit is reached; nothing more is asked."""
+
+    which: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The estimates are due."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do before the next outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """The run is over."""
+
+    reason: StopReason
+
+
+Action = Ask | Decline | Park | Limit | Look | Wait | Stop
+
+LOOK = Look()
+WAIT = Wait()
+
+
+def decide(state: State) -> Action:
+    """Choose the next action. Pure: it reads decision events' effects alone.
+
+    Raises
+    ------
+    OrchestratorError
+        The policy breaks its contract: it pauses with nothing outstanding, or asks a judge that is
+        down.
+    """
+    if state.stopped is not None:
+        return WAIT
+    if state.owes_look:
+        return LOOK
+    if state.is_precise:
+        return Stop(StopReason.PRECISION)
+    if state.ledger.campaign.overrun:
+        return Stop(StopReason.OVERRUN)
+    suspect = state.judge_over_uncertain()
+    if suspect is not None:
+        return Park(suspect, "its uncertain charges pass budget.max_uncertain")
+    return _within_limits(state)
+
+
+def _within_limits(state: State) -> Action:
+    opened = state.crew.opened
+    if state.limit_reached is None:
+        if opened.max_requests is not None and state.n_requests >= opened.max_requests:
+            return Limit("max_requests")
+        if opened.max_tok is not None and state.n_tok >= opened.max_tok:
+            return Limit("max_tokens")
+    elif state.is_drained:
+        by_clock = state.limit_reached == "wall_clock"
+        return Stop(StopReason.DEADLINE if by_clock else StopReason.LIMIT)
+    if state.limit_reached or state.is_paused or len(state.open) >= opened.window:
+        return WAIT
+    if all(judge.is_down for judge in state.judges):
+        waits = any(judge.down_until is not None for judge in state.judges)
+        return WAIT if waits or not state.is_drained else Stop(StopReason.JUDGES_DOWN)
+    return _by_policy(state)
+
+
+def _by_policy(state: State) -> Action:
+    proposal = state.policy.ask(state.view())
+    if proposal is FINISH:
+        if not state.is_drained:
+            return WAIT
+        return Stop(StopReason.FINISHED if state.declined is None else StopReason.BUDGET)
+    if proposal is PAUSE:
+        if state.is_drained and not any(judge.is_down for judge in state.judges):
+            raise OrchestratorError("the policy pauses although nothing is outstanding")
+        return WAIT
+    assert isinstance(proposal, Query)
+    if state.judges[proposal.judge].is_down:
+        raise OrchestratorError(f"the policy asks judge {proposal.judge}, which is down")
+    request = state.render(proposal)
+    hold = state.hold_for(request)
+    account = state.ledger.lacking(proposal, hold)
+    if account is None:
+        return Ask(proposal, hold, request)
+    if not state.is_drained:
+        return WAIT
+    if state.n_declined_in_row >= MAX_DECLINED_IN_ROW:
+        return Stop(StopReason.BUDGET)
+    return Decline(proposal, hold, account)
+
+
+# --- the question whose turn it is -------------------------------------------------------------
+
+
+def hear(state: State, at: Open) -> Told | Reasked | Parked:
+    """Decide what becomes of the question whose turn it is.
+
+    It is told; or, when its attempt may have been billed and brought no verdict, it is asked again
+    if attempts and money are left. That second hold is taken here, in turn: taken in the worker it
+    can deadlock, every question holding money and each waiting for another's.
+    """
+    if at.outcome is None:
+        return Parked(q=at.q)
+    if isinstance(at.outcome, Missing) and _is_worth_asking_again(state, at, at.outcome):
+        attempt = Attempt(
+            number=at.attempt.number + 1,
+            widened=at.attempt.widened or at.outcome.reason is MissingReason.TRUNCATED,
+            paid=at.attempt.paid + 1,
+        )
+        hold = state.hold_for(state.render(at.query, attempt))
+        charge = Nano(at.outcome.cost + at.outcome.uncertain)
+        if state.ledger.has_room_instead(at.q, charge, hold):
+            ended = outcome_digest(at.outcome)
+            return Reasked(q=at.q, attempt=attempt, hold=hold, ended=ended)
+    return Told(q=at.q, digest=outcome_digest(at.outcome))
+
+
+def _is_worth_asking_again(state: State, at: Open, missing: Missing) -> bool:
+    judge = at.query.judge
+    if (
+        state.judges[judge].is_down
+        or state.limit_reached is not None
+        or at.attempt.number >= state.crew.judges[judge].max_attempts
+    ):
+        return False
+    match missing.reason:
+        case MissingReason.TRUNCATED:
+            return not at.attempt.widened
+        case MissingReason.EMPTY:
+            return at.attempt.paid == 0
+        case _:
+            return missing.uncertain > 0

@@ -1,0 +1,77 @@
+"""The only way a run starts: fold its log, then mend what a crash left open.
+
+A new run resumes a log that holds nothing but `Opened`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from orchestrator.core.events import (
+    LOST,
+    Arrived,
+    Event,
+    Forfeited,
+    Late,
+    Reasked,
+    Withdrawn,
+)
+from orchestrator.core.money import Nano
+from orchestrator.core.ports import Row
+from orchestrator.core.query import Missing, MissingReason
+from orchestrator.core.records import Open
+from orchestrator.engine.fold import State
+
+
+def take_up(state: State, rows: Iterable[Row]) -> None:
+    """Fold a log. Policies are told, never asked, so no tie-break can make an old run unopenable."""
+    for row in rows:
+        state.apply(row.event)
+
+
+def repair(state: State) -> list[Event]:
+    """Mend the open questions of a log whose process is gone; gives the events, applied.
+
+    Sent and unanswered: the attempt is charged as uncertain and, if money is left, asked again in
+    its old place. Asked and never sent: left to be sent. Arrived: waits for its turn. After a stop
+    nothing is asked again: answers count as late, the rest is forfeited or withdrawn.
+    """
+    events = []
+    for at in list(state.open.values()):
+        for event in _mended(state, at):
+            state.apply(event)
+            events.append(event)
+    return events
+
+
+def _mended(state: State, at: Open) -> Iterator[Event]:
+    if state.stopped is not None:
+        yield close(at)
+    elif at.sent:
+        attempt = replace(at.attempt, number=at.attempt.number + 1, paid=at.attempt.paid + 1)
+        hold = state.hold_for(state.render(at.query, attempt))
+        is_up = not state.judges[at.query.judge].is_down
+        if is_up and state.ledger.has_room_instead(at.q, at.hold, hold):
+            yield Reasked(q=at.q, attempt=attempt, hold=hold, ended=LOST)
+        else:
+            yield Arrived(
+                q=at.q,
+                attempt=at.attempt,
+                outcome=Missing(
+                    reason=MissingReason.NO_MONEY_FOR_RETRY
+                    if is_up
+                    else MissingReason.CONNECTION_LOST,
+                    cost=Nano(0),
+                    uncertain=at.hold,
+                    attempts=at.attempt.number,
+                    detail="the process ended before the reply came",
+                ),
+            )
+
+
+def close(at: Open) -> Late | Forfeited | Withdrawn:
+    """Close a question that is open after the stop."""
+    if at.outcome is not None:
+        return Late(q=at.q, outcome=at.outcome)
+    return Forfeited(q=at.q) if at.sent else Withdrawn(q=at.q)

@@ -1,0 +1,352 @@
+"""The imperative shell: one task decides, many tasks call judges.
+
+A turn takes all arrivals, tells one outcome, asks until the window is full, tells the next; then
+one commit for all of it; only then the new questions are sent. Telling one at a time makes the
+sequence of decisions independent of timing: told all at once, 50 latency seeds gave 50 sequences.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from orchestrator.core.errors import OrchestratorError
+from orchestrator.core.estimate import Estimate
+from orchestrator.core.events import (
+    Arrived,
+    Asked,
+    Declined,
+    Event,
+    Freed,
+    JudgeDown,
+    Late,
+    LimitReached,
+    Reasked,
+    Sent,
+    Stopped,
+)
+from orchestrator.core.ids import JudgeIx, QNo
+from orchestrator.core.money import Nano
+from orchestrator.core.ports import Store
+from orchestrator.core.query import Query
+from orchestrator.core.stopping import StopReason
+from orchestrator.core.wire import Request
+from orchestrator.engine.attempts import Arrival, Job, Series
+from orchestrator.engine.crew import Archive
+from orchestrator.engine.decide import (
+    Ask,
+    Decline,
+    Limit,
+    Look,
+    Park,
+    Stop,
+    Wait,
+    decide,
+    hear,
+)
+from orchestrator.engine.dispatch import Dispatcher
+from orchestrator.engine.fold import State
+from orchestrator.engine.resume import close
+
+SLOW_ESTIMATE_S = 0.02
+"""Estimates that take longer leave the event loop for a thread."""
+
+BUSY = 32
+"""Above so many calls in flight a turn waits `company_s` for more arrivals."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """How a run is carried out. None of it can change what is asked.
+
+    Parameters
+    ----------
+    max_in_flight : calls at a time over all judges
+    grace_s : how long calls under way may take to finish after the first interrupt
+    company_s : a pause that lets arrivals share a commit; halves the CPU time at usual latencies
+    wall_clock_s : asking ends after so long; None for no limit
+    may_thread : slow estimates may leave the event loop (not under a virtual clock)
+    """
+
+    max_in_flight: int
+    grace_s: float = 30.0
+    company_s: float = 0.0
+    wall_clock_s: float | None = None
+    may_thread: bool = False
+
+
+class Scheduler:
+    """Carries a run from where its state is to its end.
+
+    `progress` makes the store's progress row; `observe` hears events once they are durable.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        store: Store,
+        archive: Archive,
+        operation: Operation,
+        *,
+        progress: Callable[[State, Dispatcher], bytes] | None = None,
+        observe: Callable[[Sequence[Event]], None] | None = None,
+    ) -> None:
+        self.state = state
+        self.is_draining = False
+        self.is_cut = False
+        self.dispatcher = Dispatcher(state.crew.judges, operation.max_in_flight)
+        self._store = store
+        self._archive = archive
+        self._operation = operation
+        self._progress = progress
+        self._observe = observe
+        self._series = Series(archive, self._sent_again, self._freed)
+        self._arrivals, self._inbox = anyio.create_memory_object_stream[Arrival | None](
+            max_buffer_size=float("inf")
+        )
+        self._turn: list[Event] = []
+        self._is_out_of_time = False
+        self._estimate_s = 0.0
+
+    async def run(self) -> None:
+        """Decide and send until the run has stopped, or an interrupt has drained it.
+
+        Raises
+        ------
+        StorageFailed
+            A commit failed. Nothing was sent after it; calls under way are charged as uncertain
+            when the run is resumed.
+        """
+        try:
+            async with anyio.create_task_group() as clocks, self._arrivals, self._inbox:
+                if self._operation.wall_clock_s is not None:
+                    clocks.start_soon(self._run_out_of_time, self._operation.wall_clock_s)
+                async with anyio.create_task_group() as calls:
+                    self._clocks = clocks
+                    await self._decide_to_the_end(calls)
+                    calls.cancel_scope.cancel()
+                clocks.cancel_scope.cancel()
+        except BaseExceptionGroup as group:
+            raise _only(group) from None
+
+    def interrupt(self) -> None:
+        """Drain at the first call: ask nothing more, receive for the grace. Cut at the second."""
+        if self.is_draining:
+            self.is_cut = True
+        else:
+            self.is_draining = True
+            self._clocks.start_soon(self._cut_after_grace)
+        self._wake()
+
+    # --- the loop -------------------------------------------------------------------------------
+
+    async def _decide_to_the_end(self, calls: TaskGroup) -> None:
+        self._take_up_unsent()
+        arrivals: list[Arrival] = []
+        while True:
+            await self._take_turn(arrivals, calls)
+            if self._is_over():
+                return
+            arrivals = await self._receive()
+
+    def _is_over(self) -> bool:
+        if self.is_cut:
+            return True
+        if self.state.stopped is not None:
+            return self.state.is_drained
+        if self.is_draining:
+            return not any(at.sent for at in self.state.open.values())
+        if self.dispatcher.in_flight:
+            return False
+        if not self.state.is_paused and not any(j.down_until for j in self.state.judges):
+            raise OrchestratorError("nothing is under way and nothing can be decided")
+        return False
+
+    async def _receive(self) -> list[Arrival]:
+        first = await self._inbox.receive()
+        waiting = self._inbox.statistics().current_buffer_used
+        in_flight = self.dispatcher.in_flight
+        if self._operation.company_s and in_flight > BUSY and 4 * waiting < in_flight:
+            await anyio.sleep(self._operation.company_s)
+        arrivals = [first]
+        while True:
+            try:
+                arrivals.append(self._inbox.receive_nowait())
+            except anyio.WouldBlock:
+                return [arrival for arrival in arrivals if arrival is not None]
+
+    async def _take_turn(self, arrivals: list[Arrival], calls: TaskGroup) -> None:
+        for arrival in arrivals:
+            self._take_in(arrival)
+        if self._is_out_of_time and self.state.limit_reached is None and not self.state.stopped:
+            self._do(LimitReached(which="wall_clock"))
+        if not self.is_draining and self.state.stopped is None:
+            await self._decide()
+        if self.state.stopped is not None:
+            self._close_unsent()
+        jobs = [] if self.is_draining else self.dispatcher.start()
+        for job in jobs:
+            self._do(self._sent(job, job.request.attempt.number))
+        if not self._turn:
+            return
+        events, self._turn = self._turn, []
+        await self._commit(events)
+        for job in jobs:
+            calls.start_soon(self._call, job)
+
+    async def _decide(self) -> None:
+        while True:
+            await self._ask_until_full()
+            at = self.state.next_due()
+            if at is None or self.state.stopped is not None:
+                return
+            event = hear(self.state, at)
+            self._do(event)
+            if isinstance(event, Reasked):
+                self._put(at.q, at.query, self.state.render(at.query, event.attempt), event.hold)
+
+    async def _ask_until_full(self) -> None:
+        state = self.state
+        while True:
+            match decide(state):
+                case Ask(query=query, hold=hold, request=request):
+                    q = QNo(state.n_asked)
+                    self._do(Asked(q=q, query=query, hold=hold))
+                    self._put(q, query, request, hold)
+                case Decline(query=query, hold=hold, account=account):
+                    self._do(Declined(query=query, hold=hold, account=account))
+                case Look():
+                    self._do(state.look(await self._estimate(), is_final=False))
+                case Limit(which=which):
+                    self._do(LimitReached(which=which))
+                case Park(judge=judge, why=why):
+                    self._park(judge, why)
+                case Stop(reason=reason):
+                    await self._stop(reason)
+                    return
+                case Wait():
+                    return
+
+    async def _stop(self, reason: StopReason) -> None:
+        """Freeze the estimates."""
+        self._do(self.state.look(await self._estimate(), is_final=True))
+        self._do(Stopped(reason=reason))
+        self.dispatcher.drop_all()
+
+    def _close_unsent(self) -> None:
+        """Take back what was not sent at the stop. What was sent is still received and charged."""
+        for at in list(self.state.open.values()):
+            if at.outcome is not None or not at.sent:
+                self._do(close(at))
+
+    # --- parts of a turn ------------------------------------------------------------------------
+
+    def _do(self, event: Event) -> None:
+        """Apply an event and let it wait for this turn's commit."""
+        self.state.apply(event)
+        self._turn.append(event)
+
+    def _take_in(self, arrival: Arrival) -> None:
+        job = arrival.job
+        if self.state.stopped is not None:
+            self._do(Late(q=job.q, outcome=arrival.outcome))
+            return
+        self._do(
+            Arrived(
+                q=job.q, attempt=arrival.attempt, outcome=arrival.outcome, took_s=arrival.took_s
+            )
+        )
+        if arrival.parks is not None and not self.state.judges[job.query.judge].is_down:
+            self._park(JudgeIx(job.query.judge), arrival.parks)
+
+    def _park(self, judge: JudgeIx, why: str) -> None:
+        self.dispatcher.drop(judge)
+        self._do(JudgeDown(judge=judge, until=None, why=why))
+
+    def _put(self, q: QNo, query: Query, request: Request, hold: Nano) -> None:
+        judge = query.judge
+        self.dispatcher.put(
+            Job(
+                q=q,
+                query=query,
+                request=request,
+                hold=hold,
+                judge=self.state.crew.judges[judge],
+                card=self.state.cards[judge],
+            )
+        )
+
+    def _take_up_unsent(self) -> None:
+        """Line up what an earlier process asked and never sent."""
+        for at in self.state.open.values():
+            if at.outcome is None and not at.returned:
+                self._put(at.q, at.query, self.state.render(at.query, at.attempt), at.hold)
+
+    async def _estimate(self) -> tuple[Estimate, ...]:
+        began = time.perf_counter()
+        if self._operation.may_thread and self._estimate_s > SLOW_ESTIMATE_S:
+            estimates = await to_thread.run_sync(self.state.estimate)
+        else:
+            estimates = self.state.estimate()
+        self._estimate_s = time.perf_counter() - began
+        return estimates
+
+    async def _commit(self, events: Sequence[Event]) -> None:
+        progress = self._progress(self.state, self.dispatcher) if self._progress else None
+        await self._store.append(events, progress)
+        if self._observe is not None:
+            self._observe(events)
+
+    # --- the workers ----------------------------------------------------------------------------
+
+    async def _call(self, job: Job) -> None:
+        arrival = await self._series.run(job)
+        self.dispatcher.ended(job, arrival)
+        self._arrivals.send_nowait(arrival)
+
+    def _sent(self, job: Job, number: int) -> Sent:
+        return Sent(q=job.q, attempt=number, prompt=self._archive.prompt(job.request))
+
+    async def _sent_again(self, job: Job, number: int) -> bool:
+        at = self.state.open.get(job.q)
+        if at is None or at.returned or self.is_draining or self.state.stopped is not None:
+            return False
+        event = self._sent(job, number)
+        self.state.apply(event)
+        await self._commit([event])
+        return True
+
+    async def _freed(self, job: Job, number: int, error: str) -> None:
+        event = Freed(q=job.q, attempt=number, error=error)
+        self.state.apply(event)
+        await self._commit([event])
+        if self.is_draining or self.state.stopped is not None:
+            self._wake()
+
+    # --- clocks ---------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        self._arrivals.send_nowait(None)
+
+    async def _cut_after_grace(self) -> None:
+        await anyio.sleep(self._operation.grace_s)
+        self.is_cut = True
+        self._wake()
+
+    async def _run_out_of_time(self, wall_clock_s: float) -> None:
+        await anyio.sleep(wall_clock_s)
+        self._is_out_of_time = True
+        self._wake()
+
+
+def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Unwrap what task groups wrap: the first error, since one ends the run."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,157 @@
+"""Re-check a log: every decision, every cost, every reading, every number.
+
+The store's own audit compares rows and blobs with their hashes. Here the run is lived through
+again: what was told is digested again, what was read is read again, what was charged is priced
+again, and at each place where the log holds a decision, `decide` must reach the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from orchestrator.core.errors import LedgerError, OrchestratorError
+from orchestrator.core.events import (
+    LOST,
+    Arrived,
+    Asked,
+    Declined,
+    Event,
+    LimitReached,
+    Looked,
+    Reasked,
+    Stopped,
+    Told,
+)
+from orchestrator.core.money import cost
+from orchestrator.core.ports import Row, Unreadable
+from orchestrator.core.query import Judged, Missing, outcome_digest
+from orchestrator.core.stopping import StopReason
+from orchestrator.core.wire import Json
+from orchestrator.engine.crew import Archive
+from orchestrator.engine.decide import Ask, Decline, Limit, Look, Stop, decide, hear
+from orchestrator.engine.fold import State
+
+_FROM_OUTSIDE = {StopReason.USER, StopReason.JUDGES_DOWN, StopReason.STORAGE}
+"""Stops that the state alone does not decide."""
+
+
+class Difference(NamedTuple):
+    """One place where the log and what it should hold differ."""
+
+    seq: int
+    what: str
+
+
+def verify(state: State, rows: Iterable[Row], archive: Archive) -> Iterator[Difference]:
+    """Live through a log with a fresh state; name every difference.
+
+    Decisions are compared up to the first that differs, since all later ones follow from it; money
+    and readings are compared to the end.
+    """
+    proposals_agree = True
+    for row in rows:
+        found = list(_facts(state, row.event, archive))
+        if proposals_agree:
+            try:
+                found += _decisions(state, row.event)
+            except OrchestratorError as exc:
+                found.append(f"the policy can't be asked here: {exc}")
+            proposals_agree = not found
+        try:
+            state.apply(row.event)
+        except (LedgerError, OrchestratorError, KeyError, IndexError) as exc:
+            yield Difference(row.seq, f"{type(row.event).__name__} can't follow: {exc}")
+            return
+        yield from (Difference(row.seq, what) for what in found)
+
+
+def _facts(state: State, event: Event, archive: Archive) -> Iterator[str]:
+    match event:
+        case Told(q=q, digest=digest):
+            at = state.open.get(q)
+            if at is None or at.outcome is None:
+                yield f"question {q} is told without an outcome"
+            elif outcome_digest(at.outcome) != digest:
+                yield f"question {q}: the outcome is not the one that was told (score or cost)"
+        case Arrived(q=q) if q in state.open:
+            yield from _reading(state, event, archive)
+        case _:
+            pass
+
+
+def _reading(state: State, event: Arrived, archive: Archive) -> Iterator[str]:
+    at = state.open[event.q]
+    outcome = event.outcome
+    judge = at.query.judge
+    if outcome.usage is not None and outcome.cost != cost(outcome.usage, state.cards[judge]):
+        yield f"question {event.q}: the cost is not usage times price"
+    reply = archive.recall(outcome.blob) if outcome.blob else None
+    if reply is None:
+        return
+    said = state.crew.judges[judge].rubric.read(at.query, reply)
+    match outcome:
+        case Judged(observations=observations):
+            if said != observations:
+                yield f"question {event.q}: the reply reads {said}, the log holds {observations}"
+        case Missing(reason=reason):
+            if not isinstance(said, Unreadable) or said.reason is not reason:
+                yield f"question {event.q}: the reply reads {said}, the log holds {reason}"
+    if reply.usage != outcome.usage:
+        yield f"question {event.q}: the reply's usage is not the one in the log"
+
+
+def _decisions(state: State, event: Event) -> Iterator[str]:
+    match event:
+        case Asked(query=query, hold=hold, q=q):
+            action = decide(state)
+            if not isinstance(action, Ask) or action.query != query:
+                yield f"question {q}: {query} was asked, the policy proposes {action}"
+            elif action.hold != hold:
+                yield f"question {q}: {hold} nano-USD were held, the ceiling is {action.hold}"
+        case Declined(query=query, hold=hold, account=account):
+            action = decide(state)
+            if action != Decline(query, hold, account):
+                yield f"{query} was declined, the policy proposes {action}"
+        case Reasked(q=q, ended=ended) if ended != LOST and q in state.open:
+            if hear(state, state.open[q]) != event:
+                yield f"question {q} was asked again otherwise than its outcome asks for"
+        case LimitReached(which=which) if which != "wall_clock":
+            if decide(state) != Limit(which):
+                yield f"limit {which} is not reached here"
+        case Looked(is_final=is_final):
+            if not is_final and not isinstance(decide(state), Look):
+                yield "no look is due here"
+            again = state.look(state.estimate(), is_final=is_final)
+            if not _agree(_numbers(again), _numbers(event)):
+                yield "the estimates are not those of the recorded verdicts"
+        case Stopped(reason=reason) if reason not in _FROM_OUTSIDE:
+            if decide(state) != Stop(reason):
+                yield f"the run stopped with {reason}, the state says {decide(state)}"
+        case _:
+            pass
+
+
+def _numbers(look: Looked) -> Json:
+    return [
+        look.n_told,
+        look.settled,
+        look.uncertain,
+        look.held,
+        list(look.half_widths),
+        [dict(estimate) for estimate in look.estimates],
+    ]
+
+
+def _agree(a: Json, b: Json) -> bool:
+    """Compare JSON; floats to 1e-9, for logs that another machine's arithmetic wrote."""
+    match a, b:
+        case float(), float() | int():
+            return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
+        case dict(), dict():
+            return a.keys() == b.keys() and all(_agree(a[k], b[k]) for k in a)
+        case list(), list():
+            return len(a) == len(b) and all(map(_agree, a, b))
+        case _:
+            return bool(a == b)

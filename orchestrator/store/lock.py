@@ -1,0 +1,70 @@
+"""One writer a run: an operating-system lock that dies with its owner."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import IO
+
+from orchestrator.core.errors import RunLocked
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(file: IO[str]) -> None:
+        file.seek(1 << 30)  # a byte far behind the text, so that others can read who owns it
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+else:
+    import fcntl
+
+    def _try_lock(file: IO[str]) -> None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class RunLock:
+    """Holds `run.lock` while the process lives.
+
+    `took_over` names the owner that left the file behind without releasing it, if any.
+
+    Raises
+    ------
+    RunLocked
+        Another living process holds it; nothing was written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("a+", encoding="utf-8")
+        self._file.seek(0)
+        owner = self._file.read()
+        try:
+            _try_lock(self._file)
+        except OSError as exc:
+            self._file.close()
+            raise RunLocked(f"this run is in use by {_describe(owner)}") from exc
+        self.took_over = _describe(owner) if owner else None
+        self._file.seek(0)
+        self._file.truncate()
+        json.dump(
+            {"pid": os.getpid(), "host": socket.gethostname(), "since": time.time()}, self._file
+        )
+        self._file.flush()
+
+    def release(self) -> None:
+        """Give the run free."""
+        self._file.seek(0)
+        self._file.truncate()
+        self._file.close()
+
+
+def _describe(owner: str) -> str:
+    try:
+        at = json.loads(owner)
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at["since"]))
+    except (ValueError, KeyError, TypeError):
+        return "another process"
+    return f"process {at['pid']} on {at['host']}, started {since}"

@@ -1,0 +1,267 @@
+"""Small stand-ins for the plug-ins, so that the engine can be tested by itself.
+
+The fake judge answers from the question alone, so two runs agree whatever the timing; what it
+costs, how long it takes and how it fails is handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+import anyio
+
+from orchestrator.core.budget import BudgetView
+from orchestrator.core.errors import JudgeError
+from orchestrator.core.estimate import Estimate, Status
+from orchestrator.core.events import (
+    Asked,
+    CapChanged,
+    Declined,
+    JudgeDown,
+    JudgeUp,
+    Opened,
+    Parked,
+    PriceChanged,
+)
+from orchestrator.core.ids import JudgeIx, UnitIx
+from orchestrator.core.judge import Judge, Limits, Timeouts
+from orchestrator.core.money import Nano, PriceCard
+from orchestrator.core.ports import FINISH, PAUSE, PolicyEvent, Turn, Unreadable
+from orchestrator.core.query import Judged, Kind, MissingReason, Observation, Query
+from orchestrator.core.records import Record
+from orchestrator.core.stopping import StopRule
+from orchestrator.core.wire import Attempt, Finish, Json, Reply, Request, Text, Usage
+from orchestrator.engine.crew import Crew
+from orchestrator.engine.sequencer import Delivery
+from orchestrator.store.codec import decode_reply, digest, encode_reply
+
+NANO_TOKEN = PriceCard(output=1000)
+"""A card at which one output token costs one nano-USD, so usage is money."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What the fake judge does with one attempt: how long, how dear, and how it fails."""
+
+    latency_s: float = 0.0
+    cost: int = 5_000_000
+    error: JudgeError | None = None
+    finish: Finish = Finish.STOP
+
+
+@dataclass(slots=True)
+class FakeAdapter:
+    """A judge that follows a script; every attempt holds `hold` nano-USD, twice when widened."""
+
+    script: Callable[[Request], Script]
+    hold: int = 22_000_000
+    before_send: Callable[[Request], Awaitable[None]] | None = None
+    sent: list[Request] = field(default_factory=list)
+
+    def ceiling(self, request: Request, card: PriceCard) -> Nano:
+        """Price the hold at the card in force."""
+        factor = 2 if request.attempt.widened else 1
+        return Nano(factor * self.hold * card.output // NANO_TOKEN.output)
+
+    async def send(self, request: Request) -> Reply:
+        """Do as the script says."""
+        self.sent.append(request)
+        if self.before_send is not None:
+            await self.before_send(request)
+        script = self.script(request)
+        await anyio.sleep(script.latency_s)
+        if script.error is not None:
+            raise script.error
+        unit = request.query.units[0]
+        return Reply(
+            text=str(float(unit % 7)),
+            finish=script.finish,
+            usage=Usage(output_tok=script.cost),
+        )
+
+    async def aclose(self) -> None:
+        """Hold nothing open."""
+
+
+class FakeRubric:
+    """Sends the unit's number and reads a number."""
+
+    def render(self, query: Query, attempt: Attempt) -> Request:
+        """Write the unit's number."""
+        text = Text(text=f"unit {query.units[0]}")
+        return Request(query=query, attempt=attempt, parts=(text,), max_output_tok=1, schema={})
+
+    def read(self, query: Query, reply: Reply) -> tuple[Observation, ...] | Unreadable:
+        """Read a number, or name the way the reply ended."""
+        match reply.finish:
+            case Finish.LENGTH:
+                return Unreadable(reason=MissingReason.TRUNCATED)
+            case Finish.EMPTY:
+                return Unreadable(reason=MissingReason.EMPTY)
+            case Finish.REFUSED:
+                return Unreadable(reason=MissingReason.REFUSED)
+            case _:
+                return (Observation(unit=query.units[0], value=float(reply.text)),)
+
+
+class InTurnPolicy:
+    """Asks each unit of each judge once, judges in turn; asks again what was parked or declined."""
+
+    def __init__(self, n_units: int, n_judges: int = 1) -> None:
+        self._todo = [
+            Query(kind=Kind.RATE, judge=JudgeIx(j), units=(UnitIx(u),))
+            for u in range(n_units)
+            for j in range(n_judges)
+        ]
+        self._open: dict[int, Query] = {}
+        self._declined: list[Query] = []
+        self._down: set[int] = set()
+
+    def ask(self, view: BudgetView) -> Query | Turn:
+        """Propose the first question left whose judge is up."""
+        del view
+        for query in self._todo:
+            if query.judge not in self._down:
+                return query
+        return PAUSE if self._open else FINISH
+
+    def tell(self, event: PolicyEvent) -> None:
+        """Keep the list of what is left."""
+        match event:
+            case Asked(q=q, query=query):
+                self._todo.remove(query)
+                self._open[q] = query
+            case Record(q=q):
+                del self._open[q]
+            case Parked(q=q):
+                self._todo.insert(0, self._open.pop(q))
+            case Declined(query=query):
+                self._todo.remove(query)
+                self._declined.append(query)
+            case CapChanged():
+                self._todo = self._declined + self._todo
+                self._declined = []
+            case JudgeDown(judge=judge):
+                self._down.add(judge)
+            case JudgeUp(judge=judge):
+                self._down.discard(judge)
+            case PriceChanged():
+                pass
+
+
+class MeanEstimator:
+    """The plain mean of all values, with an interval that narrows like 1/sqrt(n)."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def update(self, record: Record) -> None:
+        """Keep the values of an answer."""
+        if isinstance(record.outcome, Judged):
+            self.values += [o.value for o in record.outcome.observations if o.value is not None]
+
+    def estimate(self) -> tuple[Estimate, ...]:
+        """Give the mean."""
+        n = len(self.values)
+        mean = sum(self.values) / n if n else float("nan")
+        half = 3.0 / n**0.5 if n else float("nan")
+        return (
+            Estimate(
+                name="mean",
+                kind="fake",
+                target="mean",
+                estimand="these items",
+                names=("all",),
+                value=(mean,),
+                se=(half / 2,),
+                lower=(mean - half,),
+                upper=(mean + half,),
+                level=0.95,
+                interval="fake",
+                watching_covered=False,
+                alpha_split="none",
+                family="",
+                n_items=n,
+                n_answers=n,
+                status=Status.OK if n else Status.EMPTY,
+            ),
+        )
+
+
+class MemoryArchive:
+    """Keeps all replies in memory."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+
+    def prompt(self, request: Request) -> str:
+        """Keep no prompts."""
+        del request
+        return ""
+
+    def reply(self, reply: Reply) -> str:
+        """Keep a reply."""
+        data = encode_reply(reply)
+        name = digest(data)
+        self.blobs[name] = data
+        return name
+
+    def recall(self, digest: str) -> Reply | None:
+        """Read a reply again."""
+        data = self.blobs.get(digest)
+        return None if data is None else decode_reply(data)
+
+
+def fake_crew(
+    adapters: Sequence[FakeAdapter],
+    *,
+    n_units: int = 100,
+    cap: int | None = 100_000_000,
+    judge_caps: Sequence[int | None] | None = None,
+    window: int = 64,
+    max_uncertain: int | None = None,
+    max_requests: int | None = None,
+    max_attempts: int = 3,
+    stop: StopRule | None = None,
+    timeouts: Timeouts | None = None,
+    delivery: Delivery = Delivery.IN_ORDER,
+    concurrency: int = 1000,
+) -> Crew:
+    """Put a crew together around fake judges."""
+    names = [f"judge{j}" for j in range(len(adapters))]
+    identity: dict[str, Json] = {"name": "fake", "judges": [{"name": n} for n in names]}
+    opened = Opened(
+        identity=identity,
+        digest="fake",
+        seed=0,
+        cap=None if cap is None else Nano(cap),
+        judge_caps=tuple(None if c is None else Nano(c) for c in judge_caps)
+        if judge_caps
+        else (None,) * len(adapters),
+        role_caps={},
+        cards=(NANO_TOKEN,) * len(adapters),
+        max_requests=max_requests,
+        max_tok=None,
+        max_uncertain=None if max_uncertain is None else Nano(max_uncertain),
+        window=window,
+        looks=25,
+    )
+    return Crew(
+        opened=opened,
+        judges=tuple(
+            Judge(
+                name=name,
+                rubric=FakeRubric(),
+                adapter=adapter,
+                limits=Limits(concurrency=concurrency),
+                timeouts=timeouts or Timeouts(),
+                max_attempts=max_attempts,
+            )
+            for name, adapter in zip(names, adapters, strict=True)
+        ),
+        new_policy=lambda: InTurnPolicy(n_units, len(adapters)),
+        new_estimators=lambda: (MeanEstimator(),),
+        stop=stop or StopRule(),
+        delivery=delivery,
+    )
