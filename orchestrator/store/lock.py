@@ -55,7 +55,9 @@ class RunLock:
         self._file.flush()
 
     def release(self) -> None:
-        """Give the run free."""
+        """Give the run free; again is fine."""
+        if self._file.closed:
+            return
         self._file.seek(0)
         self._file.truncate()
         self._file.close()

@@ -67,7 +67,8 @@ class SqliteStore:
         db = _connect(directory / DB_NAME)
         schema = files("orchestrator.store").joinpath("schema.sql").read_text(encoding="utf-8")
         db.executescript(schema)
-        db.execute("INSERT INTO meta VALUES ('schema', ?)", (str(SCHEMA_VERSION),))
+        with db:
+            db.execute("INSERT INTO meta VALUES ('schema', ?)", (str(SCHEMA_VERSION),))
         return cls(directory, db, lock)
 
     @classmethod
