@@ -43,11 +43,7 @@ class _Batch:
 
 
 class SqliteStore:
-    """One run's log on disk, for its one writer.
-
-    Opening an existing run reads it once to take up the hash chains; `rows` of that reading are
-    handed to `on_row`, so that a resume folds the log in the same pass.
-    """
+    """One run's log on disk, for its one writer."""
 
     def __init__(self, directory: Path, connection: sqlite3.Connection, lock: RunLock) -> None:
         self.directory = directory
@@ -92,9 +88,13 @@ class SqliteStore:
         return self._chain.head
 
     def read(self, after: int = 0) -> Iterator[Row]:
-        """Read rows in order, once, to take up the log."""
+        """Read rows in order. Reading to the end takes up the hash chains."""
+        chain = Chain()
         lines = (Line(*row) for row in self._db.execute(_READ, (0,)))
-        return (row for row in self._chain.follow(lines) if row.seq > after)
+        for row in chain.follow(lines):
+            if row.seq > after:
+                yield row
+        self._chain = chain
 
     async def append(self, events: Sequence[Event], progress: bytes | None = None) -> Seq:
         """Append events; see `Store.append`."""

@@ -1,0 +1,54 @@
+"""What of prompts and replies is kept beside the log: `output.keep`."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from orchestrator.core.ports import Store
+from orchestrator.core.wire import Reply, Request
+from orchestrator.store.codec import decode_reply, digest, encode_reply
+
+
+class KeepPrompts(StrEnum):
+    """Nothing, a digest that tells whether a prompt has changed, or the whole prompt."""
+
+    NONE = "none"
+    HASH = "hash"
+    FULL = "full"
+
+
+class KeepReplies(StrEnum):
+    """Nothing, the verdicts alone (they stand in the log), or the whole reply."""
+
+    NONE = "none"
+    PARSED = "parsed"
+    FULL = "full"
+
+
+class BlobArchive:
+    """Keeps prompts and replies as blobs of the run's store."""
+
+    def __init__(self, store: Store, prompts: KeepPrompts, replies: KeepReplies) -> None:
+        self._store = store
+        self._prompts = prompts
+        self._replies = replies
+
+    def prompt(self, request: Request) -> str:
+        """Keep a prompt as the user allows; give its digest."""
+        if self._prompts is KeepPrompts.NONE:
+            return ""
+        data = msgspec.json.encode(request.parts)
+        return self._store.put_blob(data) if self._prompts is KeepPrompts.FULL else digest(data)
+
+    def reply(self, reply: Reply) -> str:
+        """Keep a reply as the user allows; give its digest."""
+        if self._replies is not KeepReplies.FULL:
+            return ""
+        return self._store.put_blob(encode_reply(reply))
+
+    def recall(self, digest: str) -> Reply | None:
+        """Read a kept reply again."""
+        data = self._store.get_blob(digest)
+        return None if data is None else decode_reply(data)
