@@ -9,6 +9,10 @@ from enum import StrEnum
 from orchestrator.core.estimate import Estimate
 
 
+LOOKS_PER_DOUBLING = 32
+"""How many looks a run without a target takes while its length doubles."""
+
+
 class StopReason(StrEnum):
     """Why a run ended."""
 
@@ -31,7 +35,9 @@ class StopRule:
     """Looks at fixed counts of told questions; stops once the primary estimate is precise enough.
 
     A look reads only the half-width, never the value, so it is not a test that peeks; the
-    estimate's `watching_covered` says whether its interval also holds under such stopping.
+    estimate's `watching_covered` says whether its interval also holds under such stopping. Without
+    a target looks only show how the run stands; they then thin out to `LOOKS_PER_DOUBLING`, so
+    that their cost does not grow with the square of the run.
 
     Parameters
     ----------
@@ -46,7 +52,11 @@ class StopRule:
 
     def is_look(self, n_told: int) -> bool:
         """Say whether to look after this many told questions."""
-        return n_told % self.every == 0
+        looks, odd = divmod(n_told, self.every)
+        if odd or self.target_half_width is not None:
+            return not odd
+        spacing: int = 1 << max(0, (looks // LOOKS_PER_DOUBLING).bit_length() - 1)
+        return looks % spacing == 0
 
     def is_met(self, primary: Estimate) -> bool:
         """Say whether the primary estimate is as precise as asked for."""

@@ -176,13 +176,20 @@ class _Progress:
 
     async def attempt(self) -> Reply:
         """Make one attempt, within its own deadline and the answer's."""
-        self.sent_at = anyio.current_time()
+        if self.number > self.job.request.attempt.number:
+            self.sent_at = anyio.current_time()
         within = min(self.job.judge.timeouts.attempt_s, self.deadline - self.sent_at)
         try:
             with anyio.fail_after(within):
-                return await self.job.judge.adapter.send(self.job.request)
+                return await self.job.judge.adapter.send(self._request())
         except TimeoutError:
             raise TimedOut(f"no reply within {within:g} s") from None
+
+    def _request(self) -> Request:
+        request = self.job.request
+        if request.attempt.number == self.number:
+            return request
+        return replace(request, attempt=replace(request.attempt, number=self.number))
 
     def must_stop(self, wait_s: float) -> bool:
         """Whether attempts or time are used up."""

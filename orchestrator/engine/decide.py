@@ -92,9 +92,8 @@ def decide(state: State) -> Action:
         return Stop(StopReason.PRECISION)
     if state.ledger.campaign.overrun:
         return Stop(StopReason.OVERRUN)
-    suspect = state.judge_over_uncertain()
-    if suspect is not None:
-        return Park(suspect, "its uncertain charges pass budget.max_uncertain")
+    if state.suspect is not None:
+        return Park(state.suspect, "its uncertain charges pass budget.max_uncertain")
     return _within_limits(state)
 
 
@@ -110,7 +109,7 @@ def _within_limits(state: State) -> Action:
         return Stop(StopReason.DEADLINE if by_clock else StopReason.LIMIT)
     if state.limit_reached or state.is_paused or len(state.open) >= opened.window:
         return WAIT
-    if all(judge.is_down for judge in state.judges):
+    if not state.n_up:
         waits = any(judge.down_until is not None for judge in state.judges)
         return WAIT if waits or not state.is_drained else Stop(StopReason.JUDGES_DOWN)
     return _by_policy(state)
@@ -123,7 +122,7 @@ def _by_policy(state: State) -> Action:
             return WAIT
         return Stop(StopReason.FINISHED if state.declined is None else StopReason.BUDGET)
     if proposal is PAUSE:
-        if state.is_drained and not any(judge.is_down for judge in state.judges):
+        if state.is_drained and state.n_up == len(state.judges):
             raise OrchestratorError("the policy pauses although nothing is outstanding")
         return WAIT
     assert isinstance(proposal, Query)

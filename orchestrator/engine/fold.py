@@ -79,6 +79,9 @@ class State:
         self.ledger = Ledger(opened.cap, names, opened.judge_caps, opened.role_caps)
         self.sequencer = Sequencer(crew.delivery)
         self.judges = [JudgeState() for _ in names]
+        self.n_up = len(names)
+        self.suspect: JudgeIx | None = None
+        """A judge whose uncertain charges pass the campaign's tolerance."""
         self._join = Join()
         self.n_asked = 0
         self.n_requests = 0
@@ -130,16 +133,6 @@ class State:
 
     def _price(self, query: Query) -> Nano:
         return self.hold_for(self.render(query))
-
-    def judge_over_uncertain(self) -> JudgeIx | None:
-        """Find a judge whose uncertain charges pass the campaign's tolerance."""
-        tolerance = self.crew.opened.max_uncertain
-        if tolerance is None:
-            return None
-        for ix, (judge, account) in enumerate(zip(self.judges, self.ledger.judges, strict=True)):
-            if account.uncertain > tolerance and not judge.is_down:
-                return JudgeIx(ix)
-        return None
 
     def next_due(self) -> Open | None:
         """Give the question whose turn it is to be told, if its outcome is there."""
@@ -203,10 +196,13 @@ class State:
                 self.policy.tell(event)
             case JudgeDown(judge=judge, until=until, why=why):
                 down = self.judges[judge]
+                self.n_up -= not down.is_down
                 down.is_down, down.down_until, down.why_down = True, until, why
+                self.suspect = None if self.suspect == judge else self.suspect
                 self._take_back(event)
                 self.policy.tell(event)
             case JudgeUp(judge=judge):
+                self.n_up += self.judges[judge].is_down
                 self.judges[judge].is_down = False
                 self.policy.tell(event)
             case CapChanged(cap=cap):
@@ -279,6 +275,7 @@ class State:
         query, outcome = at.query, at.outcome
         if event.ended == LOST or outcome is None:
             self.ledger.forfeit(event.q)
+            self._suspect(JudgeIx(query.judge))
         else:
             self._settle(event.q, outcome, JudgeIx(query.judge))
             self.sequencer.back_to_end(event.q)
@@ -289,8 +286,11 @@ class State:
     def _settle(self, q: QNo, outcome: Outcome, judge: JudgeIx | None = None) -> None:
         uncertain = outcome.uncertain if isinstance(outcome, Missing) else Nano(0)
         excess = self.ledger.settle(q, cost=outcome.cost, uncertain=uncertain)
-        if excess and judge is not None:
-            self.judges[judge].excess = max(self.judges[judge].excess, excess)
+        if judge is not None:
+            if excess:
+                self.judges[judge].excess = max(self.judges[judge].excess, excess)
+            if uncertain:
+                self._suspect(judge)
         if outcome.usage is not None:
             usage = outcome.usage
             self.n_tok += (
@@ -300,6 +300,11 @@ class State:
                 + usage.cache_write_1h_tok
                 + usage.output_tok
             )
+
+    def _suspect(self, judge: JudgeIx) -> None:
+        tolerance = self.crew.opened.max_uncertain
+        if tolerance is not None and self.ledger.judges[judge].uncertain > tolerance:
+            self.suspect = None if self.judges[judge].is_down else judge
 
     def _take_back(self, event: JudgeDown | PriceChanged) -> None:
         self._join.feed(event)

@@ -63,6 +63,19 @@ class RunLock:
         self._file.close()
 
 
+def owner(path: Path) -> str | None:
+    """Say which living process holds a lock, None if none does."""
+    if not path.exists():
+        return None
+    with path.open("r+", encoding="utf-8") as file:
+        text = file.read()
+        try:
+            _try_lock(file)
+        except OSError:
+            return _describe(text)
+    return None
+
+
 def _describe(owner: str) -> str:
     try:
         at = json.loads(owner)

@@ -18,12 +18,12 @@ import anyio
 from anyio import to_thread
 
 from orchestrator.core.errors import SchemaTooNew, StorageFailed, StoreError
-from orchestrator.core.events import Event
+from orchestrator.core.events import Event, Reopened, Stopped
 from orchestrator.core.ids import Seq
 from orchestrator.core.ports import Row
 from orchestrator.store.codec import digest
 from orchestrator.store.lock import RunLock
-from orchestrator.store.log import Chain, Fault, Line, audit
+from orchestrator.store.log import Chain, Fault, Line, audit, unchecked
 
 SCHEMA_VERSION = 1
 DB_NAME = "run.db"
@@ -171,15 +171,25 @@ class SqliteReader:
         self._chain = Chain()
 
     @property
-    def head(self) -> bytes:
-        """Head of the chain over decision events, as far as was read."""
-        return self._chain.head
+    def fingerprint(self) -> str:
+        """Head of the chain at the last stop, in hex, as far as was read."""
+        return self._chain.fingerprint
+
+    def is_stopped(self) -> bool:
+        """Whether the run has come to its end, without reading the log."""
+        query = "SELECT kind FROM events WHERE kind IN (?, ?) ORDER BY seq DESC LIMIT 1"
+        row = self._db.execute(query, (Stopped.__name__, Reopened.__name__)).fetchone()
+        return bool(row == (Stopped.__name__,))
 
     def read(self, after: int = 0) -> Iterator[Row]:
         """Read rows in order from the first."""
         self._chain = Chain()
         lines = (Line(*row) for row in self._db.execute(_READ, (0,)))
         return (row for row in self._chain.follow(lines) if row.seq > after)
+
+    def read_unchecked(self) -> Iterator[Row]:
+        """Read rows whatever their hashes say."""
+        return unchecked(Line(*row) for row in self._db.execute(_READ, (0,)))
 
     def progress(self) -> bytes | None:
         """Read what the run was doing at its last commit, without reading the log."""

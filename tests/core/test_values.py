@@ -113,6 +113,14 @@ def test_a_stop_rule_needs_precision_and_items():
     assert [n for n in range(1, 16) if rule.is_look(n)] == [5, 10, 15]
 
 
+def test_looks_thin_out_where_they_can_not_stop_the_run():
+    """A run of any length without a target looks some hundred times, early on at every count."""
+    looks = [n for n in range(1, 100_001) if StopRule(every=25).is_look(n)]
+    assert looks[:64] == list(range(25, 1625, 25))
+    assert len(looks) < 350
+    assert max(b / a for a, b in zip(looks[32:], looks[33:], strict=False)) < 1.05
+
+
 def test_free_money_is_what_no_one_has_a_claim_on():
     view = BudgetView(cap=100, settled=20, uncertain=5, held=30, price=lambda query: 7)
     assert view.free == 45

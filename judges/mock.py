@@ -1,0 +1,427 @@
+"""A judge made of numbers: its truth is known, and it fails in every way that a real one can.
+
+The latent verdict on a unit and criterion is::
+
+    x = truth + bias + interaction·N(item, judge) + order_effect·slot + drift·replicate + sd·noise
+
+`drift` is a shift per repeat: the r-th repeat of a question lies r·drift higher. What is emitted
+is x on the criterion's scale: rounded to the nearest label of an integer scale, true from the
+middle of a boolean scale up, six decimals of a float scale, and clipped to the ends.
+`MockJudge.expected` gives the exact mean of what is emitted.
+
+Answers depend only on (seed, item, arm, judge, order, repeat) and faults also on the number of the
+attempt, where items, arms and judges count by their names: a question that is asked in another
+campaign with the same seed is answered alike. The one exception, for rehearsing an outage, is a
+fault that begins with the N-th attempt of the process.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from operator import itemgetter
+from statistics import NormalDist
+from typing import Annotated, Self
+
+import anyio
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    NonNegativeInt,
+    PositiveInt,
+    model_validator,
+)
+
+from orchestrator.core.errors import (
+    BadCredentials,
+    BadRequest,
+    Disconnected,
+    InvalidCampaign,
+    JudgeError,
+    Overloaded,
+    Problem,
+    QuotaExhausted,
+    RateLimited,
+    TimedOut,
+    TooLong,
+    UnknownModel,
+)
+from orchestrator.core.money import Nano, PriceCard, ceiling_cost
+from orchestrator.core.ports import JudgeSetting, Plugin
+from orchestrator.core.scale import Scale, ScaleType
+from orchestrator.core.seeds import Stream
+from orchestrator.core.study import Study
+from orchestrator.core.wire import Finish, Reply, Request, Usage
+
+ERRORS: Mapping[str, type[JudgeError]] = {
+    "400": BadRequest,
+    "401": BadCredentials,
+    "402": QuotaExhausted,
+    "403": BadCredentials,
+    "404": UnknownModel,
+    "408": TimedOut,
+    "413": TooLong,
+    "422": BadRequest,
+    "429": RateLimited,
+    "500": Overloaded,
+    "502": Disconnected,
+    "503": Overloaded,
+    "504": TimedOut,
+    "529": Overloaded,
+    "disconnect": Disconnected,
+    "quota": QuotaExhausted,
+    "timeout": TimedOut,
+}
+"""Faults that bring no reply. A complete error reply costs nothing, except where somebody gave up
+waiting (408, 502, 504) while the model may have worked; so too with `timeout` and `disconnect`."""
+
+REPLIES = ("truncated", "refused", "blocked", "unparsable", "empty", "usage_missing")
+"""Faults that are replies, and billed as such."""
+
+PROSE = "That depends on what one looks at, so I would rather not put a figure on it."
+REASON = "a mock has no reasons"
+
+Size = Annotated[FiniteFloat, Field(ge=0)]
+
+
+def _known(fault: str) -> str:
+    if fault not in ERRORS and fault not in REPLIES:
+        raise ValueError(f"no fault of that name; there are {', '.join((*ERRORS, *REPLIES))}")
+    return fault
+
+
+# YAML reads the key 429 as a number.
+FaultName = Annotated[str, BeforeValidator(str), AfterValidator(_known)]
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class After(_Config):
+    """A fault that strikes from the N-th attempt on, counted in this process and not replayed."""
+
+    after: PositiveInt
+
+
+class Latency(_Config):
+    """How long an attempt takes, in seconds: exactly one of three laws.
+
+    `lognormal` [mu, sigma] of the logarithm, `uniform` [a, b], or `constant`.
+    """
+
+    constant: Size | None = None
+    lognormal: tuple[FiniteFloat, Size] | None = None
+    uniform: tuple[Size, Size] | None = None
+
+    @model_validator(mode="after")
+    def _one_law(self) -> Self:
+        if len(self.model_fields_set) != 1:
+            raise ValueError("give one of constant, lognormal, uniform")
+        if self.uniform is not None and self.uniform[0] > self.uniform[1]:
+            raise ValueError("uniform takes the shorter time first")
+        return self
+
+    def quantile(self, p: float) -> float:
+        """Give the time that a share 0 < p < 1 of the attempts does not exceed."""
+        if self.lognormal is not None:
+            mu, sigma = self.lognormal
+            return math.exp(mu + sigma * NormalDist().inv_cdf(p))
+        if self.uniform is not None:
+            shortest, longest = self.uniform
+            return shortest + p * (longest - shortest)
+        return self.constant or 0.0
+
+
+class Tokens(_Config):
+    """Tokens of one attempt; those of the answer never exceed the output limit."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    input: NonNegativeInt = Field(default=500, alias="in")
+    output: NonNegativeInt = Field(default=100, alias="out")
+
+
+class MockConfig(_Config):
+    """The key `mock` of a judge.
+
+    `bias`, `sd`, `interaction`, `order_effect` and `drift` are in units of the scale. `truth` names
+    the column that holds the known truth; without one it is drawn (`synthetic_truth`). `faults`
+    maps an HTTP status or a name in `REPLIES` or `ERRORS` to a probability, or to `{after: N}`.
+    `max_output_tokens` is the output limit, which is otherwise the judge's own. Latency is waited
+    for only if `realtime`; a timeout then hangs until it is cancelled.
+    """
+
+    bias: FiniteFloat = 0.0
+    sd: Size = 0.5
+    interaction: Size = 0.0
+    order_effect: FiniteFloat = 0.0
+    drift: FiniteFloat = 0.0
+    faults: dict[FaultName, Annotated[float, Field(ge=0, le=1)] | After] = {}
+    latency: Latency = Latency(constant=0.0)
+    tokens: Tokens = Tokens()
+    realtime: bool = False
+    truth: str | None = None
+    max_output_tokens: PositiveInt | None = None
+
+    @model_validator(mode="after")
+    def _faults_fit(self) -> Self:
+        if sum(p for p in self.faults.values() if isinstance(p, float)) > 1:
+            raise ValueError("the probabilities of faults exceed 1")
+        return self
+
+
+class MockJudge:
+    """Answers from a known truth, without network, clock or price list.
+
+    `n_attempts` counts the attempts made.
+
+    Raises
+    ------
+    InvalidCampaign
+        The truth has not one finite number for each unit and criterion.
+    """
+
+    def __init__(self, config: MockConfig, setting: JudgeSetting) -> None:
+        study = setting.study
+        self._config = config
+        self._seeds = study.seeds
+        self._scales = [criterion.scale for criterion in study.criteria]
+        self._criteria = {c.name: index for index, c in enumerate(study.criteria)}
+        self._judge = _key(setting.name)
+        self._units = _unit_keys(study)
+        self._centres = _truth(config, setting) + config.bias + self._interactions(study)
+        self._centre_rows: list[list[float]] = self._centres.tolist()
+        self._odds, self._onsets = _schedule(config.faults)
+        self.n_attempts = 0
+
+    def ceiling(self, request: Request, card: PriceCard) -> Nano:
+        """Bound one attempt: all input tokens, and output up to the limit."""
+        return ceiling_cost(self._config.tokens.input, self._limit(request), card)
+
+    async def send(self, request: Request) -> Reply:
+        """Answer, or fail as configured.
+
+        Draws from `stream(MOCK, 2, judge, repeat, units)`, in this order: the noise of each unit
+        and criterion, then a fault and a latency for each attempt up to this one.
+        """
+        self.n_attempts += 1
+        query = request.query
+        rng = self._seeds.stream(
+            Stream.MOCK, 2, self._judge, query.replicate, *[self._units[u] for u in query.units]
+        )
+        noise = rng.standard_normal(len(query.units) * len(self._scales)).tolist()
+        chance, pace = rng.random(2 * request.attempt.number)[-2:].tolist()
+        fault = self._fault(chance)
+        if self._config.realtime:
+            if fault == "timeout":
+                await anyio.sleep_forever()
+            # The generator can give 0, which no law of latency has a finite quantile for.
+            await anyio.sleep(self._config.latency.quantile(max(pace, 2.0**-54)))
+        if fault in ERRORS:
+            raise ERRORS[fault](f"mock: {fault}")
+        return self._reply(request, self._text(request, noise), fault)
+
+    async def aclose(self) -> None:
+        """Close nothing: there is no connection."""
+
+    def expected(self, *, slot: int = 0, replicate: int = 0) -> NDArray[np.float64]:
+        """Give the exact mean verdict over the noise, (n_units, n_criteria) float64.
+
+        It is this judge's known truth on each unit: bias and interaction are part of it.
+        """
+        latent = self._centres + self._shift(slot, replicate)
+        columns = zip(latent.T, self._scales, strict=True)
+        return np.column_stack(
+            [expected_verdict(mean, self._config.sd, scale) for mean, scale in columns]
+        )
+
+    def _interactions(self, study: Study) -> NDArray[np.float64]:
+        frame = study.frame
+        if not self._config.interaction:
+            return np.zeros((frame.n_units, len(study.criteria)))
+        draws = [
+            study.seeds.stream(Stream.MOCK, 1, self._judge, _key(item)).standard_normal(
+                len(study.criteria)
+            )
+            for item in frame.items
+        ]
+        return self._config.interaction * np.repeat(draws, frame.n_arms, axis=0)
+
+    def _shift(self, slot: int, replicate: int) -> float:
+        return self._config.order_effect * slot + self._config.drift * replicate
+
+    def _limit(self, request: Request) -> int:
+        own = self._config.max_output_tokens
+        if own is None:
+            return request.max_output_tok
+        return own * 2 if request.attempt.widened else own
+
+    def _fault(self, chance: float) -> str:
+        """Choose the fault of an attempt, "" for none; one that has set in comes first."""
+        for fault, onset in self._onsets:
+            if self.n_attempts >= onset:
+                return fault
+        for fault, below in self._odds:
+            if chance < below:
+                return fault
+        return ""
+
+    def _text(self, request: Request, noise: list[float]) -> str:
+        """Write the verdicts as the request's schema asks: an object, or one for each unit."""
+        query, sd = request.query, self._config.sd
+        keys = request.schema["properties"]
+        assert isinstance(keys, dict)  # a rubric's schema describes an object
+        answers = []
+        for slot, unit in enumerate(query.units):
+            shift = self._shift(slot, query.replicate)
+            pairs = []
+            for key in keys:
+                index = self._criteria.get(key)
+                if index is None:
+                    pairs.append(f'{json.dumps(key)}: "{REASON}"')
+                    continue
+                wobble = sd * noise[slot * len(self._scales) + index]
+                latent = self._centre_rows[unit][index] + shift + wobble
+                pairs.append(f"{json.dumps(key)}: {spelt_verdict(latent, self._scales[index])}")
+            answers.append("{" + ", ".join(pairs) + "}")
+        return answers[0] if len(answers) == 1 else "[" + ", ".join(answers) + "]"
+
+    def _reply(self, request: Request, text: str, fault: str) -> Reply:
+        tokens, limit = self._config.tokens, self._limit(request)
+        output = min(tokens.output, limit)
+        finish = Finish.STOP
+        match fault:
+            case "truncated":
+                text, finish, output = text[: len(text) // 2], Finish.LENGTH, limit
+            case "refused":
+                text, finish = "I can't help with that.", Finish.REFUSED
+            case "blocked":
+                text, finish, output = "", Finish.BLOCKED, 0
+            case "empty":
+                text, finish = "", Finish.EMPTY
+            case "unparsable":
+                text = PROSE
+            case _:
+                pass
+        usage = Usage(input_tok=tokens.input, output_tok=output)
+        return Reply(
+            text=text,
+            finish=finish,
+            usage=None if fault == "usage_missing" else usage,
+            served_model="mock",
+        )
+
+
+@lru_cache(maxsize=1)
+def synthetic_truth(study: Study) -> NDArray[np.float64]:
+    """Draw a known truth for each unit and criterion, (n_units, n_criteria) float64.
+
+    Normal around mid-scale with an SD of a quarter of the range, equal for all judges; not rounded
+    and not clipped. Draws from `stream(MOCK, 0, unit)`.
+    """
+    scales = [criterion.scale for criterion in study.criteria]
+    draws = np.array(
+        [
+            study.seeds.stream(Stream.MOCK, 0, unit).standard_normal(len(scales))
+            for unit in _unit_keys(study)
+        ]
+    ).reshape(study.frame.n_units, len(scales))
+    middle = np.array([(scale.low + scale.high) / 2 for scale in scales])
+    truth: NDArray[np.float64] = middle + draws * np.array([scale.span / 4 for scale in scales])
+    truth.setflags(write=False)
+    return truth
+
+
+def spelt_verdict(latent: float, scale: Scale) -> str:
+    """Write the verdict that a latent value gives on a scale, as JSON."""
+    match scale.type:
+        case ScaleType.FLOAT:
+            # Clipped after rounding, which may carry a value past an end; + 0.0 drops a minus sign.
+            return repr(min(max(round(latent, 6), scale.low), scale.high) + 0.0)
+        case ScaleType.BOOLEAN:
+            return "true" if latent >= 0.5 else "false"
+        case _:
+            return str(int(min(max(math.floor(latent + 0.5), scale.low), scale.high)))
+
+
+def expected_verdict(mean: NDArray[np.float64], sd: float, scale: Scale) -> NDArray[np.float64]:
+    """Give the mean of the emitted verdict when the latent one is N(mean, sd²); shape of `mean`.
+
+    With labels L..H, ``E = L + Σ_{k=L+1..H} P(x ≥ k - ½)``. On a float scale, clipped to [L, H],
+    ``E = L + ∫_L^H P(x > t) dt = L + sd·(G((m-L)/sd) - G((m-H)/sd))`` with ``G(z) = z·Φ(z) +
+    φ(z)``; rounding to six decimals moves it by less than 10⁻⁶.
+    """
+    if scale.type is ScaleType.FLOAT:
+        if sd == 0:
+            return np.clip(mean, scale.low, scale.high)
+        return scale.low + sd * (_area((mean - scale.low) / sd) - _area((mean - scale.high) / sd))
+    steps = np.arange(scale.low + 1, scale.high + 1) - 0.5
+    distance = mean[..., np.newaxis] - steps
+    reached = (distance >= 0).astype(np.float64) if sd == 0 else _phi(distance / sd)
+    return np.asarray(scale.low + reached.sum(axis=-1))
+
+
+def _phi(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    return 0.5 * np.asarray(_ERFC(-z / math.sqrt(2)), dtype=np.float64)
+
+
+def _area(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    return z * _phi(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+
+
+_ERFC = np.frompyfunc(math.erfc, 1, 1)
+
+
+def _truth(config: MockConfig, setting: JudgeSetting) -> NDArray[np.float64]:
+    study = setting.study
+    if setting.truth is None and config.truth is None:
+        return synthetic_truth(study)
+    truth = np.asarray(setting.truth, dtype=np.float64)
+    shape = (study.frame.n_units, len(study.criteria))
+    if truth.shape != shape or not np.isfinite(truth).all():
+        message = (
+            f"the truth must have one number for each of {shape[0]} units and {shape[1]} criteria"
+        )
+        raise InvalidCampaign([Problem(path=f"judges.{setting.name}.mock.truth", message=message)])
+    return truth
+
+
+def _schedule(
+    faults: Mapping[str, float | After],
+) -> tuple[list[tuple[str, float]], list[tuple[str, int]]]:
+    """Split faults into those by chance, as cumulative probabilities, and those with an onset."""
+    odds: list[tuple[str, float]] = []
+    onsets: list[tuple[str, int]] = []
+    total = 0.0
+    # Sorted, so that the order in the file decides nothing.
+    for fault, when in sorted(faults.items(), key=itemgetter(0)):
+        if isinstance(when, After):
+            onsets.append((fault, when.after))
+        else:
+            total += when
+            odds.append((fault, total))
+    return odds, onsets
+
+
+def _unit_keys(study: Study) -> list[int]:
+    frame = study.frame
+    return [_key(item, arm) for item in frame.items for arm in frame.arms]
+
+
+def _key(*labels: str) -> int:
+    """Digest labels to a key of a random stream."""
+    digest = blake2b(json.dumps(labels).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)
+
+
+PLUGIN = Plugin(config=MockConfig, build=MockJudge)

@@ -1,0 +1,371 @@
+"""A judge made of recorded verdicts, at a declared price.
+
+It reads tidy ratings (`item_id, judge, replicate, score`, optionally `dimension` or `criterion`,
+and `arm`) from CSV or JSON lines, plain or gzipped, and serves each recorded repeat of a question
+once, in order of the recorded `replicate`. Answers come as the JSON that a live judge would send,
+so they are read by the ordinary rubric. An empty score is a failure of the recorded judge: a repeat
+without a verdict, which costs a call like any other.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from operator import itemgetter
+from pathlib import Path
+from typing import Literal, NoReturn, TextIO
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from orchestrator.core.errors import Exhausted, InvalidCampaign, Permanent, Problem
+from orchestrator.core.money import Nano, PriceCard, ceiling_cost
+from orchestrator.core.ports import JudgeSetting, Plugin
+from orchestrator.core.query import MissingReason
+from orchestrator.core.scale import Criterion, ScaleType
+from orchestrator.core.seeds import Stream
+from orchestrator.core.wire import Finish, Json, Origin, Reply, Request, Usage
+
+
+class RecordedConfig(BaseModel):
+    """The key `recorded` of a judge.
+
+    `judge` is its name in the file. `criterion` is the recorded dimension to read; without it a
+    dimension is found by the name of the campaign's criterion, or is the only one. `usd_per_call`
+    is both hold and cost of an answer. Where a question has no further repeat, `stop` answers
+    `exhausted` at no cost and `resample` draws one of its repeats again, flagged `resampled`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    path: Path
+    judge: str
+    criterion: str | None = None
+    usd_per_call: Decimal | None = Field(default=None, ge=0, allow_inf_nan=False)
+    on_exhausted: Literal["stop", "resample"] = "stop"
+
+
+class RecordedJudge:
+    """Serves the recorded repeats of each unit, in order.
+
+    Units are found by item and, where the recording has arms, by arm. What the recording lacks is
+    exhausted from the start.
+
+    Raises
+    ------
+    InvalidCampaign
+        The file can't be read, lacks the judge or a criterion, or fits no unit of the campaign.
+    """
+
+    def __init__(self, config: RecordedConfig, setting: JudgeSetting) -> None:
+        study, frame = setting.study, setting.study.frame
+        self._judge = setting.judge
+        self._name = config.judge
+        self._seeds = study.seeds
+        self._resamples = config.on_exhausted == "resample"
+        recording = load(config.path)
+        tables = _tables(recording, config, study.criteria)
+        if frame.n_arms > 1 and not recording.has_arms:
+            _refuse(config.path, f"no column arm, and the campaign has {frame.n_arms} arms")
+        spelt: dict[str, str] = {}
+        self._repeats: list[tuple[str, ...]] = []
+        for item in frame.items:
+            for arm in frame.arms:
+                cell = (item, arm if recording.has_arms else "")
+                answers = _answers([table.get(cell, {}) for table in tables], study.criteria)
+                # The same few texts recur: one copy of each.
+                self._repeats.append(tuple(spelt.setdefault(text, text) for text in answers))
+        if not any(self._repeats):
+            _refuse(
+                config.path,
+                f'none of the verdicts of "{config.judge}" is on a unit of the campaign',
+            )
+
+    def ceiling(self, request: Request, card: PriceCard) -> Nano:
+        """Give the price of a call: a recording counts no tokens."""
+        del request
+        return ceiling_cost(0, 0, card)
+
+    async def send(self, request: Request) -> Reply:
+        """Serve the repeat that the question's `replicate` numbers.
+
+        Resampling draws from `stream(MOCK, judge, unit, replicate)`.
+
+        Raises
+        ------
+        Exhausted
+            There is no such repeat.
+        NoVerdict
+            The repeat is a failure, and this attempt asks for it again.
+        """
+        query = request.query
+        (unit,) = query.units
+        repeats = self._repeats[unit]
+        flags: tuple[str, ...] = ()
+        if query.replicate < len(repeats):
+            text = repeats[query.replicate]
+        elif self._resamples and repeats:
+            rng = self._seeds.stream(Stream.MOCK, self._judge, unit, query.replicate)
+            text = repeats[rng.integers(len(repeats))]
+            flags = ("resampled",)
+        else:
+            raise Exhausted(f"{len(repeats)} repeats are recorded")
+        if not text and request.attempt.paid:
+            raise NoVerdict
+        return Reply(
+            text=text,
+            finish=Finish.STOP if text else Finish.EMPTY,
+            usage=_NO_TOKENS,
+            served_model=self._name,
+            origin=Origin.RECORDED,
+            flags=flags,
+        )
+
+    async def aclose(self) -> None:
+        """Close nothing: the file was read at the start."""
+
+
+class NoVerdict(Permanent):
+    """The recording holds a failure, which was charged; asking again can't change it."""
+
+    reason = MissingReason.EMPTY
+
+
+def repeats(config: RecordedConfig) -> int | None:
+    """Say how often the judge can answer the same question at most; None without a limit.
+
+    Raises
+    ------
+    InvalidCampaign
+        The file can't be read or lacks the judge.
+    """
+    if config.on_exhausted == "resample":
+        return None
+    dimensions = load(config.path).of(config.judge)
+    wanted = dimensions if config.criterion is None else [config.criterion]
+    cells = (cell for name in wanted for cell in dimensions.get(name, {}).values())
+    return max(map(len, cells), default=0)
+
+
+Table = dict[tuple[str, str], dict[int, str]]
+"""Scores as they are written, by item, arm ("" without) and recorded replicate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recording:
+    """A ratings file, by judge and dimension."""
+
+    path: Path
+    judges: dict[str, dict[str, Table]]
+    has_arms: bool
+
+    def of(self, judge: str) -> dict[str, Table]:
+        """Give the dimensions of a judge."""
+        if judge not in self.judges:
+            _refuse(self.path, f'no judge "{judge}"; there are {_listed(self.judges)}')
+        return self.judges[judge]
+
+
+def load(path: Path) -> Recording:
+    """Read a ratings file; judges that share one share the reading, unless it has changed.
+
+    Raises
+    ------
+    InvalidCampaign
+        It can't be read, lacks a column, or has rows that are broken or stand twice.
+    """
+    try:
+        about = path.stat()
+    except OSError as exc:
+        _refuse(path, exc.strerror or str(exc))
+    return _parse(path, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=4)
+def _parse(path: Path, mtime_ns: int, size: int) -> Recording:
+    del mtime_ns, size  # they tell one state of the file from another
+    judges: dict[str, dict[str, Table]] = {}
+    problems: list[Problem] = []
+    has_arms = False
+    known: dict[str, str] = {}
+    try:
+        with _opened(path) as lines:
+            is_json = path.name.removesuffix(".gz").endswith(".jsonl")
+            for line, row in _json_rows(lines) if is_json else _csv_rows(lines):
+                item, judge, replicate, score, dimension, arm = row
+                cell = (
+                    judges.setdefault(judge, {})
+                    .setdefault(dimension, {})
+                    .setdefault((item, arm), {})
+                )
+                has_arms = has_arms or arm != ""
+                repeat = _replicate(replicate, cell)
+                if repeat is None or repeat in cell:
+                    what = "no whole number" if repeat is None else "twice the same verdict"
+                    problems.append(_problem(path, f"{what}: replicate {replicate!r}", line))
+                else:
+                    # A few scores recur thousands of times: one copy of each.
+                    cell[repeat] = known.setdefault(score, score)
+                if len(problems) >= _MOST_PROBLEMS:
+                    break
+    except _BadRow as bad:
+        problems.append(_problem(path, str(bad), bad.line))
+    except (OSError, EOFError, zlib.error, UnicodeError) as exc:
+        problems.append(_problem(path, f"can't be read: {exc}"))
+    if problems:
+        raise InvalidCampaign(problems)
+    return Recording(path=path, judges=judges, has_arms=has_arms)
+
+
+class _BadRow(ValueError):
+    def __init__(self, message: str, line: int) -> None:
+        super().__init__(message)
+        self.line = line
+
+
+def _opened(path: Path) -> TextIO:
+    # utf-8-sig: a byte-order mark, which spreadsheets write, is no part of the first column's name.
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def _csv_rows(lines: TextIO) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Give line number and cells in the order of `_COLUMNS`, "" where there is no such column."""
+    reader = csv.reader(lines, strict=True)
+    try:
+        header = next(reader, [])
+        missing = [name for name in _REQUIRED if name not in header]
+        if missing:
+            raise _BadRow(f"no column {_listed(missing)}; there are {_listed(header)}", 1)
+        # The place -1 of an absent column is the empty cell that each row gets at its end.
+        places = [
+            next((header.index(name) for name in names if name in header), -1) for names in _COLUMNS
+        ]
+        pick = itemgetter(*places)
+        for row in reader:
+            if len(row) != len(header):
+                message = f"{len(row)} cells under a header of {len(header)}"
+                raise _BadRow(message, reader.line_num)
+            row.append("")
+            yield reader.line_num, pick(row)
+    except csv.Error as exc:
+        raise _BadRow(str(exc), reader.line_num) from exc
+
+
+def _json_rows(lines: TextIO) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Give line number and values in the order of `_COLUMNS`, "" for absent ones and null."""
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as exc:
+            raise _BadRow(f"not JSON: {exc}", number) from exc
+        if not isinstance(row, dict) or any(name not in row for name in _REQUIRED):
+            raise _BadRow(f"not an object with {_listed(_REQUIRED)}", number)
+        yield (
+            number,
+            tuple(
+                next((_text(row[name]) for name in names if name in row), "") for names in _COLUMNS
+            ),
+        )
+
+
+def _text(value: Json) -> str:
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case _:
+            return json.dumps(value)
+
+
+def _replicate(text: str, cell: dict[int, str]) -> int | None:
+    """Read the number of a repeat; repeats without one count in order of appearance."""
+    if text == "":
+        return len(cell)
+    return int(text) if text.isdecimal() else None
+
+
+def _tables(
+    recording: Recording, config: RecordedConfig, criteria: Sequence[Criterion]
+) -> list[Table]:
+    """Find the recorded dimension of each criterion."""
+    dimensions = recording.of(config.judge)
+    names = [criterion.name for criterion in criteria]
+    if len(names) == 1:
+        if config.criterion is not None:
+            names = [config.criterion]
+        elif len(dimensions) == 1:
+            names = list(dimensions)
+    missing = [name for name in names if name not in dimensions]
+    if missing:
+        there = _listed(dimensions)
+        _refuse(
+            config.path,
+            f'no dimension {_listed(missing)} of judge "{config.judge}"; there are {there}',
+        )
+    return [dimensions[name] for name in names]
+
+
+def _answers(cells: Sequence[dict[int, str]], criteria: Sequence[Criterion]) -> Iterator[str]:
+    """Write the recorded repeats of one unit as JSON answers; "" where a score is missing."""
+    for repeat in sorted(set().union(*cells)):
+        scores = [cell.get(repeat, "") for cell in cells]
+        pairs = [
+            f"{json.dumps(criterion.name)}: {_as_json(score, criterion.scale.type)}"
+            for score, criterion in zip(scores, criteria, strict=True)
+        ]
+        yield "" if "" in scores else "{" + ", ".join(pairs) + "}"
+
+
+@lru_cache(maxsize=1024)
+def _as_json(score: str, scale: ScaleType) -> str:
+    """Write a recorded score as a judge would; what is no verdict stays text, to be refused."""
+    try:
+        value = json.loads(score.lower())
+    except ValueError:
+        value = None
+    match value:
+        case bool():
+            return score.lower()
+        case 0 | 1 if scale is ScaleType.BOOLEAN:
+            return "true" if value else "false"
+        case int() | float():
+            return score.lower()
+        case _:
+            return json.dumps(score)
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _problem(path: Path, message: str, line: int | None = None) -> Problem:
+    return Problem(file=str(path), line=line, message=message)
+
+
+def _refuse(path: Path, message: str) -> NoReturn:
+    raise InvalidCampaign([_problem(path, message)])
+
+
+_REQUIRED = ("item_id", "judge", "score")
+_COLUMNS = (
+    ("item_id",),
+    ("judge",),
+    ("replicate",),
+    ("score",),
+    ("dimension", "criterion"),
+    ("arm",),
+)
+_MOST_PROBLEMS = 20
+_NO_TOKENS = Usage()
+
+PLUGIN = Plugin(config=RecordedConfig, build=RecordedJudge)

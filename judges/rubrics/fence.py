@@ -1,0 +1,64 @@
+"""The fence: shows a judge where untrusted text begins and ends.
+
+What an answer under judgment says must never pass for an instruction. Each text therefore stands
+between marks that hold a token derived from seed, question and text. A text that guesses the token
+gets another one, so no text can close its own fence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orchestrator.core.seeds import Seeds
+from orchestrator.core.wire import Chat
+
+
+def fence(material: Mapping[str, str | Chat], *, seeds: Seeds, key: tuple[int, ...]) -> str:
+    """Set named texts and conversations between marks that they can't forge.
+
+    A text stands between ``<<<NAME TOKEN>>>`` and ``<<<end TOKEN>>>``; each turn of a conversation
+    begins with ``<<<NAME: ROLE TOKEN>>>``, so a text can't invent a turn either. Tokens have one length, so equally long
+    texts make equally long prompts. Control characters stay as they are; a lone surrogate, which no
+    provider can be sent, becomes U+FFFD.
+    """
+    token = unused_token("\n".join(_texts(material)), seeds=seeds, key=key)
+    lines = []
+    for name, value in material.items():
+        lines.append(f"<<<{name} {token}>>>")
+        if isinstance(value, Chat):
+            for turn in value.turns:
+                # A role comes from the data too: on one line and after the name, it forges nothing.
+                role = " ".join(turn.role.split())
+                lines += [f"<<<{name}: {role} {token}>>>", turn.content]
+        else:
+            lines.append(value)
+        lines.append(f"<<<end {token}>>>")
+    return well_formed("\n".join(lines))
+
+
+def unused_token(text: str, *, seeds: Seeds, key: tuple[int, ...]) -> str:
+    """Derive a token of 16 hex digits that does not occur in a text."""
+    data = text.encode(errors="surrogatepass")
+    salt = 0
+    while (token := seeds.token(salt, *key, text=data)) in text:
+        salt += 1
+    return token
+
+
+def well_formed(text: str) -> str:
+    """Replace lone surrogates by U+FFFD; all other text stays as it is."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", errors="surrogatepass").decode("utf-16", errors="replace")
+    return text
+
+
+def _texts(material: Mapping[str, str | Chat]) -> list[str]:
+    texts = []
+    for value in material.values():
+        if isinstance(value, Chat):
+            texts += [part for turn in value.turns for part in (turn.role, turn.content)]
+        else:
+            texts.append(value)
+    return texts

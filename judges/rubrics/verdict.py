@@ -1,0 +1,111 @@
+"""Reading JSON verdicts: strictly, so that nothing is guessed, rescaled, clamped or defaulted.
+
+A reply that is not exactly a verdict is a parse failure, and `Unreadable.detail` says why in words
+that quote nothing of the reply: details reach logs, replies may not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from orchestrator.core.ports import Unreadable
+from orchestrator.core.query import MissingReason
+from orchestrator.core.scale import Criterion, ScaleType
+from orchestrator.core.wire import Json
+
+
+def read_object(text: str) -> dict[str, Json] | Unreadable:
+    """Read a reply that is one JSON object, bare or in a Markdown fence.
+
+    An object that is repeated word for word counts once; two that differ are no verdict, and
+    neither is an object with prose around it.
+    """
+    found: list[Json] = []
+    at = 0
+    try:
+        while at < len(text):
+            opened = _OPENING.match(text, at)
+            assert opened is not None  # it also matches nothing
+            value, at = _DECODER.raw_decode(text, opened.end())
+            closed = (_CLOSING if opened[1] else _GAP).match(text, at)
+            if closed is None:
+                return _failure("a Markdown fence is not closed")
+            at = closed.end()
+            found.append(value)
+    except _Refused as refused:
+        return _failure(str(refused))
+    except (ValueError, RecursionError):
+        return _failure("text beside the verdict" if found else "not JSON")
+    if not found or not all(isinstance(value, dict) for value in found):
+        return _failure("not a JSON object")
+    if len(found) > 1 and len({_spelt(value) for value in found}) > 1:
+        return _failure("several verdicts that differ")
+    said: dict[str, Json] = found[0]
+    return said
+
+
+def read_value(
+    said: dict[str, Json], criterion: Criterion, *, allow_na: bool
+) -> float | Unreadable | None:
+    """Read the verdict on one criterion: a number on its scale, or None for "not applicable"."""
+    name, scale = criterion.name, criterion.scale
+    if name not in said:
+        return _failure(f"{name}: missing")
+    value = said[name]
+    if value is None:
+        return None if allow_na else _failure(f"{name}: null")
+    if scale.type is ScaleType.BOOLEAN:
+        return _read_boolean(value, criterion)
+    match value:
+        case bool():
+            return _failure(f"{name}: true or false where a number is due")
+        case int() | float():
+            # An integer of any length compares exactly; only then is it safe to make it a float.
+            if not scale.low <= value <= scale.high:
+                return _failure(f"{name}: outside {scale.low:g} to {scale.high:g}")
+            if not scale.admits(value):
+                return _failure(f"{name}: not a whole number")
+            return float(value)
+        case _:
+            return _failure(f"{name}: not a number")
+
+
+def _read_boolean(value: Json, criterion: Criterion) -> float | Unreadable:
+    match value:
+        case bool():
+            return float(value)
+        case str() if value in criterion.scale.labels:
+            return float(criterion.scale.labels.index(value))
+        case _:
+            return _failure(f"{criterion.name}: neither true nor false")
+
+
+def _failure(detail: str) -> Unreadable:
+    return Unreadable(reason=MissingReason.PARSE_FAILURE, detail=detail)
+
+
+class _Refused(ValueError):
+    """Text that Python reads as JSON and that is no plain JSON value."""
+
+
+def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    said = dict(pairs)
+    if len(said) < len(pairs):
+        raise _Refused("a key stands twice")
+    return said
+
+
+def _no_constant(name: str) -> Json:
+    raise _Refused(f"{name} is not JSON")
+
+
+def _spelt(value: Json) -> str:
+    # As text, since Python holds 1 and true for equal.
+    return json.dumps(value, sort_keys=True)
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+_OPENING = re.compile(r"\s*(```(?:json)?\s*)?", re.IGNORECASE)
+_CLOSING = re.compile(r"\s*```\s*")
+_GAP = re.compile(r"\s*")

@@ -1,0 +1,410 @@
+"""The composition root: from a campaign file to all that the engine is handed.
+
+Everything that can be wrong is found here, before a run directory exists and before anything is
+spent. Nothing below this floor knows concrete classes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import blake2b, sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orchestrator.campaign_file import Judge as JudgeEntry
+from orchestrator.campaign_file import Rates
+from orchestrator.config import CampaignFile
+from orchestrator.core.errors import BudgetTooSmall, InvalidCampaign, Problem, UnpricedModel
+from orchestrator.core.events import Opened
+from orchestrator.core.ids import JudgeIx
+from orchestrator.core.judge import Judge, Limits, Timeouts
+from orchestrator.core.money import Nano, PriceCard, format_usd, parse_usd
+from orchestrator.core.ports import Adapter, JudgeSetting
+from orchestrator.core.query import Kind, Role
+from orchestrator.core.scale import Criterion
+from orchestrator.core.seeds import Seeds
+from orchestrator.core.stopping import StopRule
+from orchestrator.core.study import Panelist, Study
+from orchestrator.core.wire import Json
+from orchestrator.data import Dataset, read_data, sample
+from orchestrator.engine.crew import Crew
+from orchestrator.engine.decide import Decline, decide
+from orchestrator.engine.fold import State
+from orchestrator.engine.scheduler import Operation
+from orchestrator.engine.sequencer import Delivery
+from orchestrator.planned import refused
+from orchestrator.prices import Price, per_call, resolve
+from orchestrator.registry import check_packages, find
+
+if TYPE_CHECKING:
+    from judges.rubrics.rate import Rate
+
+COMPANY_S = 0.005
+"""How long a busy turn waits for more arrivals to share its commit."""
+
+WINDOW_PER_CALL = 4
+"""The default window, in multiples of the calls that the file allows at a time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """A campaign that can be run.
+
+    `frame` is the blob that names items, arms and groups, so that a report needs only the log.
+    """
+
+    file: CampaignFile
+    crew: Crew
+    study: Study
+    prices: tuple[Price, ...]
+    frame: bytes
+    warnings: tuple[Problem, ...]
+    is_mock: bool
+
+    @property
+    def name(self) -> str:
+        """The campaign's name."""
+        return self.file.campaign.name
+
+    def manifest(self) -> dict[str, Json]:
+        """Say what the run is made from: the identity, prices and where they come from."""
+        opened = self.crew.opened
+        return {
+            "identity": dict(opened.identity),
+            "digest": opened.digest,
+            "window": opened.window,
+            "prices": {
+                judge.name: {
+                    "pico_usd_per_token": dict(
+                        zip(PriceCard.__slots__, price.card.rates, strict=True)
+                    ),
+                    "source": price.source,
+                    "notes": list(price.notes),
+                }
+                for judge, price in zip(self.crew.judges, self.prices, strict=True)
+            },
+        }
+
+    def resolved(self) -> str:
+        """Write the campaign file with all defaults and overrides in place."""
+        return self.file.resolved_yaml()
+
+    def operation(self, max_in_flight: int | None = None) -> Operation:
+        """Give how the campaign is carried out; `-j` bounds the calls at a time."""
+        campaign = self.file.campaign
+        return Operation(
+            max_in_flight=max_in_flight or _concurrency(campaign.judges),
+            grace_s=campaign.shutdown.grace,
+            company_s=COMPANY_S,
+            wall_clock_s=campaign.budget.wall_clock,
+            may_thread=True,
+        )
+
+
+def build(file: CampaignFile, *, mock: bool = False, limit: int | None = None) -> Blueprint:
+    """Make a campaign ready to run.
+
+    `mock` puts a mock judge in the place of every judge; `limit` takes a random sample of the
+    items.
+
+    Raises
+    ------
+    InvalidCampaign
+        Data, rubric, judges or plug-ins do not fit; or the file asks for what is not built yet.
+    UnpricedModel, BudgetTooSmall, ShadowedPackage
+    """
+    check_packages()
+    if problems := refused(file, mock=mock):
+        raise InvalidCampaign(problems)
+    campaign = file.campaign
+    data = read_data(
+        campaign.data, base=file.path.parent, truth=campaign.truth_column, locate=file.locate
+    )
+    seeds = Seeds(campaign.seed)
+    if limit is not None:
+        data = sample(data, limit, seeds=seeds)
+    criteria = campaign.task.criteria_values()
+    is_mock = mock or all(judge.adapter == "mock" for judge in campaign.judges)
+    prices = _prices(file, mock=mock)
+    study = Study(
+        kind=Kind(campaign.task.kind),
+        frame=data.frame,
+        panel=tuple(
+            _panelist(entry, price, mock=mock)
+            for entry, price in zip(campaign.judges, prices, strict=True)
+        ),
+        criteria=criteria,
+        seeds=seeds,
+    )
+    judges = tuple(
+        _judge(file, JudgeIx(ix), entry, study, data, mock=mock)
+        for ix, entry in enumerate(campaign.judges)
+    )
+    frame = _frame_document(data)
+    opened = _opened(file, study, prices, data, frame, mock=mock, is_mock=is_mock)
+    crew = _crew(file, opened, judges, study)
+    _check_start(file, crew)
+    return Blueprint(
+        file=file,
+        crew=crew,
+        study=study,
+        prices=prices,
+        frame=frame,
+        warnings=(*file.warnings, *data.warnings),
+        is_mock=is_mock,
+    )
+
+
+# --- judges ------------------------------------------------------------------------------------
+
+
+def _prices(file: CampaignFile, *, mock: bool) -> tuple[Price, ...]:
+    now = datetime.now(UTC)
+    prices, problems = [], []
+    for ix, entry in enumerate(file.campaign.judges):
+        try:
+            prices.append(_price(entry, now, mock=mock))
+        except UnpricedModel as exc:
+            problems.append(file.locate(f"judges[{ix}].price_usd_per_1m", str(exc)))
+    if problems:
+        raise InvalidCampaign(problems)
+    return tuple(prices)
+
+
+def _price(entry: JudgeEntry, now: datetime, *, mock: bool) -> Price:
+    if entry.adapter == "recorded" and not mock:
+        return per_call(parse_usd(entry.recorded.usd_per_call))
+    given = entry.price_usd_per_1m
+    return resolve(
+        given if isinstance(given, str) else _card(given),
+        judge=entry.name,
+        adapter=entry.adapter,
+        model=entry.model,
+        base_url=entry.base_url,
+        at=now,
+        mock=mock,
+    )
+
+
+def _card(rates: Rates) -> PriceCard:
+    """Take a class without a price of its own at the price of plain input."""
+    cached, write_5m = rates.cached_input, rates.cache_write_5m
+    write_1h = rates.cache_write_1h
+    return PriceCard(
+        input=rates.input,
+        cached_input=rates.input if cached is None else cached,
+        cache_write_5m=rates.input if write_5m is None else write_5m,
+        cache_write_1h=rates.input if write_1h is None else write_1h,
+        output=rates.output,
+    )
+
+
+def _panelist(entry: JudgeEntry, price: Price, *, mock: bool) -> Panelist:
+    repeats = None
+    if entry.adapter == "recorded" and not mock:
+        from judges.recorded import repeats as recorded_repeats  # noqa: PLC0415  # only if named
+
+        repeats = recorded_repeats(entry.recorded)
+    planning = entry.planning_usd_per_call
+    return Panelist(
+        name=entry.name,
+        card=price.card,
+        planning=None if planning is None else Nano(planning),
+        repeats=repeats,
+    )
+
+
+def _judge(
+    file: CampaignFile,
+    ix: JudgeIx,
+    entry: JudgeEntry,
+    study: Study,
+    data: Dataset,
+    *,
+    mock: bool,
+) -> Judge:
+    return Judge(
+        name=entry.name,
+        rubric=_rubric(file, entry, study, data),
+        adapter=_adapter(ix, entry, study, data, mock=mock),
+        limits=Limits(concurrency=entry.limits.concurrency),
+        timeouts=Timeouts(attempt_s=entry.timeouts.attempt, answer_s=entry.timeouts.answer),
+        max_attempts=entry.max_attempts,
+    )
+
+
+def _adapter(
+    ix: JudgeIx, entry: JudgeEntry, study: Study, data: Dataset, *, mock: bool
+) -> Adapter:
+    kind = "mock" if mock else entry.adapter
+    plugin = find("judges", kind)
+    settings = {"mock": entry.mock, "recorded": entry.recorded}.get(kind, entry.settings)
+    setting = JudgeSetting(
+        name=entry.name,
+        judge=ix,
+        study=study,
+        max_output_tok=entry.params.max_output_tokens,
+        truth=None
+        if data.truth is None
+        else np.repeat(data.truth[:, np.newaxis], len(study.criteria), axis=1),
+        model=entry.model,
+    )
+    adapter: Adapter = plugin.build(settings if settings is not None else plugin.config(), setting)
+    return adapter
+
+
+def _rubric(file: CampaignFile, entry: JudgeEntry, study: Study, data: Dataset) -> Rate:
+    from judges.rubrics.rate import Rate  # noqa: PLC0415  # jinja2 is imported only when needed
+
+    task = file.campaign.task
+    assert task.kind == "rate"  # `refused` has seen to it
+    return Rate(
+        task.rubric,
+        study.criteria,
+        data.fields,
+        seeds=study.seeds,
+        max_output_tok=entry.params.max_output_tokens,
+        criteria_order=task.criteria_order,
+        allow_na=task.allow_na,
+        reason=task.output.reason,
+    )
+
+
+# --- the opening -------------------------------------------------------------------------------
+
+
+def _opened(
+    file: CampaignFile,
+    study: Study,
+    prices: Sequence[Price],
+    data: Dataset,
+    frame: bytes,
+    *,
+    mock: bool,
+    is_mock: bool,
+) -> Opened:
+    campaign = file.campaign
+    budget = campaign.budget
+    cap = None if budget.usd is None else Nano(budget.usd)
+    identity = file.identity_json()
+    identity |= {
+        "mock": is_mock,
+        "is_swapped": mock,
+        "money": "simulated" if all(_is_simulated(j, mock) for j in campaign.judges) else "real",
+        "kind": str(study.kind),
+        "criteria": [_criterion_document(c) for c in study.criteria],
+        "arms": list(study.frame.arms),
+        "data": {
+            **identity["data"],
+            "digest": data.digest,
+            "n_items": study.frame.n_items,
+            "frame": blake2b(frame, digest_size=16).hexdigest(),
+        },
+        "recordings": {} if mock else _recordings(campaign.judges),
+        # Caps that no event can change; that of the campaign can.
+        "budget": budget.model_dump(mode="json", exclude={"usd", "wall_clock"})
+        | {"by_judge": [judge.budget_usd for judge in campaign.judges]},
+    }
+    return Opened(
+        identity=identity,
+        digest=sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest(),
+        seed=campaign.seed,
+        cap=cap,
+        judge_caps=tuple(None if j.budget_usd is None else Nano(j.budget_usd) for j in campaign.judges),
+        role_caps={
+            role: Nano(amount)
+            for role in Role
+            if (amount := getattr(budget.by_role, role)) is not None
+        },
+        cards=tuple(price.card for price in prices),
+        max_requests=budget.max_requests,
+        max_tok=budget.max_tokens,
+        max_uncertain=None if cap is None else Nano(int(cap * budget.max_uncertain)),
+        window=campaign.policy.window or WINDOW_PER_CALL * _concurrency(campaign.judges),
+        looks=campaign.stop.every,
+    )
+
+
+def _is_simulated(entry: JudgeEntry, mock: bool) -> bool:  # noqa: FBT001  # one fact of two
+    return mock or entry.adapter in {"mock", "recorded"}
+
+
+def _recordings(judges: Sequence[JudgeEntry]) -> dict[str, Json]:
+    """Digest the files that recorded judges answer from."""
+    return {
+        judge.name: sha256(judge.recorded.path.read_bytes()).hexdigest()
+        for judge in judges
+        if judge.adapter == "recorded"
+    }
+
+
+def _criterion_document(criterion: Criterion) -> dict[str, Json]:
+    scale = criterion.scale
+    return {
+        "name": criterion.name,
+        "type": str(scale.type),
+        "low": scale.low,
+        "high": scale.high,
+        "labels": list(scale.labels),
+        "weight": criterion.weight,
+    }
+
+
+def _frame_document(data: Dataset) -> bytes:
+    frame = data.frame
+    labels = {
+        "items": list(frame.items),
+        "arms": list(frame.arms),
+        "cluster": [frame.clusters[c] for c in frame.cluster] if frame.clusters else None,
+        "stratum": [frame.strata[s] for s in frame.stratum] if frame.strata else None,
+    }
+    return json.dumps(labels, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _crew(
+    file: CampaignFile, opened: Opened, judges: tuple[Judge, ...], study: Study
+) -> Crew:
+    campaign = file.campaign
+    policy = find("policies", campaign.policy.kind)
+    entries = sorted(campaign.estimate, key=lambda entry: entry is not campaign.primary)
+    estimators = [(find("estimators", entry.kind), entry.settings) for entry in entries]
+    return Crew(
+        opened=opened,
+        judges=judges,
+        new_policy=lambda: policy.build(campaign.policy.settings, study),
+        new_estimators=lambda: tuple(
+            plugin.build(settings, study) for plugin, settings in estimators
+        ),
+        stop=StopRule(
+            every=campaign.stop.every,
+            target_half_width=campaign.stop.target_half_width,
+            min_items=campaign.stop.min_items,
+        ),
+        delivery=Delivery(campaign.policy.delivery),
+    )
+
+
+def _check_start(file: CampaignFile, crew: Crew) -> None:
+    """Build everything once and take the first decision, so that nothing of it can fail later."""
+    try:
+        state = State(crew)
+    except ValueError as exc:
+        raise InvalidCampaign([Problem(file=str(file.path), message=str(exc))]) from exc
+    state.apply(crew.opened)
+    first = decide(state)
+    if isinstance(first, Decline):
+        judge = crew.judges[first.query.judge].name
+        raise BudgetTooSmall(
+            f"one call to {judge} can cost {format_usd(first.hold)}, and {first.account} has less; "
+            "nothing was sent",
+            sufficient=first.hold,
+        )
+
+
+def _concurrency(judges: Sequence[JudgeEntry]) -> int:
+    return sum(judge.limits.concurrency for judge in judges)

@@ -1,0 +1,210 @@
+"""Campaigns from Python: load, run, resume, watch."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from orchestrator import rundir
+from orchestrator.build import Blueprint, build
+from orchestrator.config import CampaignFile, load_campaign
+from orchestrator.core.events import Event
+from orchestrator.core.stopping import StopReason
+from orchestrator.report.screen import Progress
+from orchestrator.session import Observer, Result, Session, start
+from orchestrator.store.sqlite import DB_NAME
+
+
+class Campaign:
+    """A campaign file, loaded and checked.
+
+    Parameters
+    ----------
+    file : the loaded file
+    overrides : dotted paths that were set over the file; kept for a resume
+    mock : put a mock judge in the place of every judge
+    limit : take a random sample of so many items
+    """
+
+    def __init__(
+        self,
+        file: CampaignFile,
+        *,
+        overrides: Mapping[str, object] | None = None,
+        mock: bool = False,
+        limit: int | None = None,
+    ) -> None:
+        self.file = file
+        self._overrides = dict(overrides or {})
+        self._mock = mock
+        self._limit = limit
+
+    @classmethod
+    def from_yaml(
+        cls,
+        path: str | Path,
+        overrides: Mapping[str, object] | None = None,
+        *,
+        mock: bool = False,
+        limit: int | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Campaign:
+        """Load a campaign file; `overrides` maps dotted paths to values (`{"budget.usd": 5}`).
+
+        Raises
+        ------
+        InvalidCampaign
+            The file has problems; all of them are named.
+        """
+        file = load_campaign(
+            Path(path), overrides=overrides, environ=os.environ if environ is None else environ
+        )
+        return cls(file, overrides=overrides, mock=mock, limit=limit)
+
+    def build(self) -> Blueprint:
+        """Check everything that can be checked without sending anything."""
+        return build(self.file, mock=self._mock, limit=self._limit)
+
+    def run(
+        self,
+        directory: str | Path | None = None,
+        *,
+        max_in_flight: int | None = None,
+        observe: Observer | None = None,
+    ) -> Result:
+        """Run the campaign to its end; with a directory that holds it already, resume it.
+
+        Works inside a running event loop (a notebook) too: it then runs in a thread of its own.
+        An interrupt is no error: the result says so, and the run can be resumed.
+
+        Raises
+        ------
+        OrchestratorError
+            See `orchestrator.core.errors`.
+        """
+
+        async def work() -> Result:
+            session = await self._session(directory, max_in_flight)
+            session.observe = observe
+            return await session.carry_out()
+
+        return _in_own_loop(work)
+
+    @asynccontextmanager
+    async def open(
+        self, directory: str | Path | None = None, *, max_in_flight: int | None = None
+    ) -> AsyncIterator[Run]:
+        """Run the campaign while reading its events: ``async for event in run``.
+
+        Leaving the block early interrupts the run; it can be resumed.
+        """
+        run = Run(await self._session(directory, max_in_flight))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run.carry_out)
+            try:
+                yield run
+            finally:
+                run.interrupt()
+
+    async def _session(
+        self, directory: str | Path | None, max_in_flight: int | None
+    ) -> Session:
+        blueprint = self.build()
+        parent = self.file.campaign.output.dir
+        if parent is None:
+            parent = Path(os.environ.get("SORTITION_OUTPUT_DIR", "runs"))
+        target = Path(directory) if directory else parent / rundir.new_name(blueprint.name)
+        about = {
+            "campaign": str(self.file.path.resolve()),
+            "overrides": json.loads(json.dumps(self._overrides, default=str)),
+            "mock": self._mock,
+            "limit": self._limit,
+        }
+        if not (target / DB_NAME).exists():
+            await start(target, blueprint, about)
+        return Session(target, blueprint, about, max_in_flight=max_in_flight)
+
+
+class Run:
+    """A run under way, as `Campaign.open` gives it.
+
+    `progress` says how it stands; `result` is there once all events have been read.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self.progress = Progress()
+        self.result: Result | None = None
+        self._session = session
+        self._sender, self._events = anyio.create_memory_object_stream[Event](float("inf"))
+        session.observe = self._hear
+
+    @property
+    def directory(self) -> Path:
+        """Where the run's files are."""
+        return self._session.directory
+
+    def interrupt(self) -> None:
+        """Ask nothing more, receive what is under way, end."""
+        self._session.interrupt()
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Give each event once it is durable."""
+        async for event in self._events:
+            yield event
+
+    async def carry_out(self) -> None:
+        """Carry the run to its end."""
+        with self._sender:
+            self.result = await self._session.carry_out()
+
+    def _hear(self, progress: Progress, events: Sequence[Event]) -> None:
+        self.progress = progress
+        for event in events:
+            self._sender.send_nowait(event)
+
+
+def resume(
+    directory: Path,
+    overrides: Mapping[str, object] | None = None,
+    *,
+    max_in_flight: int | None = None,
+    observe: Observer | None = None,
+) -> Result:
+    """Go on with a run: its campaign file and data are read again, and must be the same.
+
+    A run that is complete is only read again: nothing is asked, and its files are made anew.
+
+    Raises
+    ------
+    OrchestratorError
+        See `Campaign.run`.
+    """
+    data = rundir.summary(directory)
+    if data.stop_reason in _COMPLETE:
+        return Result(directory=directory, document=rundir.write_result(directory, data))
+    campaign = Campaign.from_yaml(
+        data.about["campaign"],
+        {**data.about["overrides"], **(overrides or {})},
+        mock=data.about["mock"],
+        limit=data.about["limit"],
+    )
+    return campaign.run(directory, max_in_flight=max_in_flight, observe=observe)
+
+
+_COMPLETE = {StopReason.FINISHED, StopReason.PRECISION, StopReason.LIMIT}
+"""Stops that no resume goes on from."""
+
+
+def _in_own_loop(work: Callable[[], Awaitable[Result]]) -> Result:
+    try:
+        anyio.get_current_task()
+    except RuntimeError:
+        return anyio.run(work)
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        return thread.submit(anyio.run, work).result()

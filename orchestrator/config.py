@@ -1,0 +1,378 @@
+"""Reads a campaign file: YAML, overrides, the files it names, and every problem at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+from pydantic import ValidationError
+from pydantic.json_schema import GenerateJsonSchema
+
+from orchestrator.campaign_file import BUILT_IN, Campaign
+from orchestrator.consistency import cautions, disagreements
+from orchestrator.core.errors import InvalidCampaign, Problem
+from orchestrator.core.scale import COMPOSITE
+from orchestrator.core.wire import Json
+from orchestrator.document import Document, dump, override, parse
+from orchestrator.quantities import Loc, dotted, undotted
+from orchestrator.task import DEFAULT_CRITERION
+from orchestrator.translation import translated
+from orchestrator.wording import seen
+
+# --- what a file implies -----------------------------------------------------------------------
+
+_ATOMIC = "price_usd_per_1m"
+"""A judge's own prices replace the default ones: half of each would be neither."""
+
+
+def _share_defaults(document: Document) -> None:
+    """Give every judge what `judge_defaults` says and it does not; blocks are merged by key."""
+    defaults, judges = document.data.get("judge_defaults"), document.data.get("judges")
+    if not isinstance(defaults, dict) or not isinstance(judges, list):
+        return
+    for index, judge in enumerate(judges):
+        if not isinstance(judge, dict):
+            continue
+        for key, value in defaults.items():
+            own = judge.get(key)
+            if key not in judge:
+                taken: list[Loc] = [(key,)]
+                judge[key] = dict(value) if isinstance(value, dict) else value
+            elif isinstance(own, dict) and isinstance(value, dict) and key != _ATOMIC:
+                taken = [(key, inner) for inner in value.keys() - own.keys()]
+                judge[key] = value | own
+            else:
+                continue
+            for tail in taken:
+                _copy_places(document, ("judge_defaults", *tail), ("judges", index, *tail))
+
+
+def _copy_places(document: Document, source: Loc, target: Loc) -> None:
+    for loc, place in list(document.places.items()):
+        if loc[: len(source)] == source:
+            document.places[target + loc[len(source) :]] = place
+
+
+def _imply(data: dict[str, Any]) -> None:
+    """Write down what is meant where nothing is said."""
+    data["estimate"] = data.get("estimate", []) or [{"name": "scores", "kind": "score_means"}]
+    judges = [judge for judge in _list(data.get("judges")) if isinstance(judge, dict)]
+    for judge in judges:
+        adapter = judge.get("adapter")
+        if adapter == "mock":
+            judge.setdefault("mock", {})
+        elif isinstance(adapter, str) and adapter not in BUILT_IN:
+            judge.setdefault("settings", {})
+    policy = _mapping(data.get("policy"))
+    if policy.get("kind") == "uniform" and judges and all(map(_serves_once, judges)):
+        policy.setdefault("max_repeats", 1)
+
+
+def _serves_once(judge: dict[str, Any]) -> bool:
+    recorded = judge.get("recorded")
+    return (
+        judge.get("adapter") == "recorded"
+        and isinstance(recorded, dict)
+        and recorded.get("on_exhausted") != "resample"
+    )
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+# --- files that a file names -------------------------------------------------------------------
+
+_FILES: dict[str, Literal["file", "path", "later", "text"]] = {
+    "data.path": "file",
+    "data.arms.*": "file",
+    "data.prior_judgments.*": "path",
+    "judges|systems.*.recorded.path": "file",
+    "labels.path": "file",
+    "task.rubric": "text",
+    "task.verdict.*.rubric": "text",
+    "systems.*.prompt": "text",
+    "cache.dir": "later",
+    "output.dir": "later",
+}
+"""Where paths stand, all relative to the campaign file. A `file` must be there, a `path` may be a
+folder, a `later` one need not exist yet; `text` is inline or, as file://PATH, read now."""
+
+_SCHEME = "file://"
+
+
+def _open_files(document: Document, base: Path) -> None:
+    """Make every path absolute, and read the texts that are given as files."""
+    for pattern, role in _FILES.items():
+        for loc, holder, key in _matches(document.data, pattern):
+            text = holder[key]
+            if not isinstance(text, str):
+                continue
+            if role == "text":
+                try:
+                    holder[key] = _text(text, base)
+                except (OSError, ValueError) as exc:
+                    message = f"can't be read: {exc}" if isinstance(exc, OSError) else str(exc)
+                    document.problems.append(document.problem(loc, message))
+                continue
+            path = base / text
+            holder[key] = str(path)
+            if (role == "file" and not path.is_file()) or (role == "path" and not path.exists()):
+                document.problems.append(document.problem(loc, f"no such {role}: {path}"))
+
+
+def _text(text: str, base: Path) -> str:
+    if text.startswith(_SCHEME):
+        path = base / text.removeprefix(_SCHEME)
+        if not path.is_file():
+            raise ValueError(f"no such file: {path}")
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as exc:
+            raise ValueError(f"not UTF-8: {path}") from exc
+    elif re.fullmatch(r"\S+\.(md|txt|j2|jinja2?)", text):
+        raise ValueError(f"looks like a file; wants {_SCHEME}{text}")
+    if not text.strip():
+        raise ValueError("wants a text, and this one is blank")
+    return text
+
+
+class _Match(NamedTuple):
+    """A value that a pattern names: where it stands, its container, and its key there."""
+
+    loc: Loc
+    holder: Any
+    key: Any
+
+
+def _matches(data: Any, pattern: str) -> Iterator[_Match]:
+    """Find what a pattern names; `*` is any key or entry, `a|b` either."""
+    head, _, rest = pattern.partition(".")
+    keys: Iterable[Any]
+    match data:
+        case dict():
+            keys = list(data) if head == "*" else [key for key in head.split("|") if key in data]
+        case list() if head == "*":
+            keys = range(len(data))
+        case _:
+            return
+    for key in keys:
+        if not rest:
+            yield _Match((key,), data, key)
+        else:
+            for below in _matches(data[key], rest):
+                yield below._replace(loc=(key, *below.loc))
+
+
+# --- the loaded file ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignFile:
+    """A valid campaign with the places of its fields.
+
+    `warnings` are fields that are allowed and probably not meant.
+    """
+
+    campaign: Campaign
+    path: Path
+    warnings: tuple[Problem, ...]
+    _document: Document
+
+    def locate(self, path: str, message: str) -> Problem:
+        """Make a problem at a field, given as `judges[1].price_usd_per_1m`."""
+        return self._document.problem(undotted(path), message)
+
+    def identity_json(self) -> dict[str, Json]:
+        """Give everything that must not change while a run goes on, as plain JSON.
+
+        Texts are digested, passwords in URLs are left out, and so is all that `OPERATIONAL` names.
+        """
+        identity = self.campaign.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for pattern in OPERATIONAL:
+            for _, holder, key in list(_matches(identity, pattern)):
+                del holder[key]
+        if self.campaign.data.files:
+            identity["data"]["arms"] = list(self.campaign.data.files)
+        for pattern in _TEXTS:
+            for _, holder, key in _matches(identity, pattern):
+                holder[key] = f"sha256:{sha256(holder[key].encode()).hexdigest()}"
+        _hide_passwords(identity)
+        return identity
+
+    def resolved_yaml(self) -> str:
+        """Write the campaign as it runs: overrides, defaults of judges and texts in place.
+
+        Paths are absolute, so the copy can stand and be run anywhere on this machine. Passwords in
+        URLs are left out.
+        """
+        data = deepcopy(self._document.data)
+        data.pop("judge_defaults", None)
+        _hide_passwords(data)
+        return dump(data)
+
+
+OPERATIONAL: dict[str, str] = {
+    "judge_defaults": "stands in each judge",
+    "data.path": "where the data are; their digest is identity",
+    "judges|systems.*.limits": "how fast",
+    "judges|systems.*.timeouts": "how patient",
+    "judges|systems.*.api_key_env": "whose key",
+    "judges|systems.*.price_usd_per_1m": "a change of prices is an event",
+    "judges|systems.*.recorded.usd_per_call": "a change of prices is an event",
+    "judges|systems.*.recorded.path": "where the recording is",
+    "judges|systems.*.budget_usd": "how much",
+    "judges|systems.*.assume": "for `plan` alone",
+    "budget": "how much; a change is an event",
+    "cache.dir": "where it is",
+    "labels.path": "where they are",
+    "output": "what is kept, and where",
+    "shutdown": "how it ends when interrupted",
+}
+"""What may change while a run goes on, and why; everything else is identity."""
+
+_TEXTS = tuple(pattern for pattern, role in _FILES.items() if role == "text")
+
+
+def _hide_passwords(data: dict[str, Any]) -> None:
+    for _, holder, key in _matches(data, "judges|systems.*.base_url"):
+        parts = urlsplit(holder[key] or "")
+        holder[key] = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+# --- entry points ------------------------------------------------------------------------------
+
+OUTPUT_DIR = "SORTITION_OUTPUT_DIR"
+
+
+def load_campaign(
+    path: Path, *, overrides: Mapping[str, object] | None = None, environ: Mapping[str, str]
+) -> CampaignFile:
+    """Read a campaign file.
+
+    `overrides` map dotted paths to values (`budget.usd`, `judges.large.limits.concurrency`); a text
+    is read as a YAML value. They win over the file, and so does ``SORTITION_OUTPUT_DIR``.
+
+    Raises
+    ------
+    InvalidCampaign
+        With every problem at once.
+    """
+    document = _read(path)
+    if not isinstance(document.data, dict):
+        if not document.problems:
+            message = f"wants a mapping of keys, not {seen(document.data)}"
+            document.problems.append(document.problem((), message))
+        raise InvalidCampaign(document.problems)
+    if folder := environ.get(OUTPUT_DIR):
+        override(document, "output.dir", Path(folder).absolute(), source=OUTPUT_DIR)
+    for dotted_path, value in (overrides or {}).items():
+        override(document, dotted_path, value)
+    _share_defaults(document)
+    _imply(document.data)
+    _open_files(document, path.absolute().parent)
+    campaign = _validated(document)
+    if campaign is None or document.problems:
+        raise InvalidCampaign(_in_order(document))
+    warnings = tuple(document.problem(undotted(at), why) for at, why in cautions(campaign))
+    return CampaignFile(campaign=campaign, path=path, warnings=warnings, _document=document)
+
+
+def _read(path: Path) -> Document:
+    file = str(path)
+    try:
+        return parse(path.read_text(encoding="utf-8-sig"), file)
+    except OSError as exc:
+        message = f"can't be read: {exc.strerror or exc}"
+    except UnicodeDecodeError:
+        message = "not UTF-8"
+    return Document(file=file, problems=[Problem(file=file, message=message)])
+
+
+def _validated(document: Document) -> Campaign | None:
+    """Validate each section, then what goes together among those that are valid."""
+    data = document.data
+    sections: dict[str, Any] = {
+        name: field.get_default(call_default_factory=True)
+        for name, field in Campaign.model_fields.items()
+        if name not in data and not field.is_required()
+    }
+    campaign = None
+    try:
+        campaign = Campaign.model_validate(data, context={"sections": sections, **_names(data)})
+    except ValidationError as error:
+        document.problems += [document.problem(*refusal) for refusal in translated(error, data)]
+    document.problems += [document.problem(loc, message) for loc, message in _repeated_names(data)]
+    document.problems += [
+        document.problem(undotted(at), message) for at, message in disagreements(sections)
+    ]
+    return campaign
+
+
+def _names(data: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Collect the names that other fields may refer to; without `arms` where the data hold them."""
+    task, source = _mapping(data.get("task")), _mapping(data.get("data"))
+    criteria = _named(task.get("criteria")) or (DEFAULT_CRITERION,)
+    names = {
+        "judges": _named(data.get("judges")),
+        "estimates": _named(data.get("estimate")),
+        "criteria": (*criteria, COMPOSITE),
+    }
+    if "systems" in data:
+        names["arms"] = _named(data["systems"])
+    elif "arm" not in source:
+        names["arms"] = tuple(_mapping(source.get("arms"))) or ("",)
+    return names
+
+
+def _named(entries: object) -> tuple[str, ...]:
+    names = [entry.get("name") for entry in _list(entries) if isinstance(entry, dict)]
+    return tuple(name for name in names if isinstance(name, str))
+
+
+def _repeated_names(data: dict[str, Any]) -> Iterator[tuple[Loc, str]]:
+    for loc in (("judges",), ("systems",), ("estimate",), ("task", "criteria")):
+        entries = _mapping(data.get(loc[0])).get(loc[1]) if len(loc) > 1 else data.get(loc[0])
+        first: dict[str, int] = {}
+        for index, entry in enumerate(_list(entries)):
+            name = _mapping(entry).get("name")
+            if isinstance(name, str) and first.setdefault(name, index) != index:
+                same = dotted((*loc, first[name]))
+                yield (*loc, index, "name"), f'"{name}" is the name of {same} already'
+
+
+def _in_order(document: Document) -> list[Problem]:
+    """Sort by place, the file before overrides, and say nothing twice."""
+    problems = dict.fromkeys(document.problems)
+    return sorted(
+        problems, key=lambda p: (p.file != document.file, p.file, p.line or 0, p.column or 0)
+    )
+
+
+class _Untitled(GenerateJsonSchema):
+    """Leaves out titles, which would only repeat the keys."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002 # pydantic's port
+        return False
+
+
+def json_schema() -> dict[str, Any]:
+    """Generate the JSON Schema of campaign files, the keys of every kind included."""
+    schema = Campaign.model_json_schema(schema_generator=_Untitled)
+    keys = schema["$defs"]["Judge"]["properties"]
+    schema["properties"]["judge_defaults"] = {
+        "type": "object",
+        "properties": {key: {"$ref": f"#/$defs/Judge/properties/{key}"} for key in keys},
+        "additionalProperties": False,
+    }
+    return {"$schema": GenerateJsonSchema.schema_dialect, **schema}

@@ -1,0 +1,417 @@
+"""What a campaign file may say already and Sortition can't do yet.
+
+The models are complete, so that files written for it validate; `refused` names each such thing when
+one tries to run it. What gets built moves from here to its own module.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+
+from orchestrator.core.errors import Problem
+from orchestrator.core.scale import Criterion, Scale, ScaleType
+from orchestrator.quantities import (
+    ArmName,
+    CriterionName,
+    Duration,
+    EstimateName,
+    JudgeName,
+    Lax,
+    Level,
+    Loc,
+    Model,
+    Name,
+    Share,
+    Some,
+    read_positive,
+)
+from orchestrator.registry import Group
+from orchestrator.task import DEFAULT_CRITERION, Asking
+from orchestrator.wording import seen
+
+if TYPE_CHECKING:
+    from orchestrator.campaign_file import Campaign
+    from orchestrator.config import CampaignFile
+
+Natural = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(gt=0)]
+
+
+def _word_or(read: Callable[[object], float], *words: str) -> BeforeValidator:
+    """Let a word stand where a number is wanted."""
+
+    def check(value: object) -> object:
+        return value if value in words else read(value)
+
+    return BeforeValidator(check)
+
+
+def _number_from(low: float) -> Callable[[object], float]:
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not value >= low:
+            raise ValueError(f"wants a number from {low:g} up, not {seen(value)}")
+        return float(value)
+
+    return read
+
+
+def _norm(value: object) -> float | str:
+    """Read the order of a norm; infinity becomes a word, because JSON has no such number."""
+    return "inf" if value in ("inf", math.inf) else _number_from(1)(value)
+
+
+# --- tasks -------------------------------------------------------------------------------------
+
+
+class RateBatchTask(Asking):
+    """Several units rated one after another in one call."""
+
+    kind: Literal["rate_batch"]
+    item_ids: Literal["random_letters"] = "random_letters"
+    accept_from: str | float | None = None
+
+
+class CompareTask(Asking):
+    """Two answers, and which is better."""
+
+    takes: ClassVar[frozenset[str]] = frozenset({"preference"})
+
+    kind: Literal["compare"]
+    order: Literal["both", "balanced_random", "single"] = "both"
+
+
+class MatchStep(Model):
+    """Decides what equals a field, at no cost."""
+
+    match: Name
+    normalise: Annotated[tuple[Literal["case", "space"], ...], Lax] = ()
+
+
+class JudgeStep(Model):
+    """Asks a judge about what is left."""
+
+    judge: JudgeName
+    rubric: str | None = None
+
+
+class ColumnStep(Model):
+    """Reads a recorded verdict."""
+
+    column: Name
+
+
+def _step_of(value: Any) -> str | None:
+    keys = value if isinstance(value, dict) else vars(value) if isinstance(value, Model) else {}
+    return next((key for key in ("match", "judge", "column") if key in keys), None)
+
+
+Step = Annotated[
+    Annotated[MatchStep, Tag("match")]
+    | Annotated[JudgeStep, Tag("judge")]
+    | Annotated[ColumnStep, Tag("column")],
+    Discriminator(
+        _step_of,
+        custom_error_type="wants",
+        custom_error_message="wants {match: FIELD}, {judge: NAME} or {column: COLUMN}",
+    ),
+]
+
+
+class CheckTask(Asking):
+    """Right or wrong against a key, by the first step that decides."""
+
+    kind: Literal["check"]
+    verdict: Annotated[tuple[Step, ...], Lax, Some]
+
+    def contradictions(self) -> Iterable[tuple[Loc, str]]:
+        """Take right or wrong as the scale unless one is given."""
+        if self.scale is not None or self.criteria:
+            yield from super().contradictions()
+
+    def criteria_values(self) -> tuple[Criterion, ...]:
+        """Give the criteria; without a scale, right or wrong."""
+        if self.scale is not None or self.criteria:
+            return super().criteria_values()
+        right = Scale(type=ScaleType.BOOLEAN, labels=("wrong", "right"))
+        return (Criterion(name=DEFAULT_CRITERION, scale=right),)
+
+
+# --- policies ----------------------------------------------------------------------------------
+
+
+class TwoPhaseConfig(Model):
+    """Cheap helpers on all items, the anchor on a random part: arm means and differences."""
+
+    kind: Literal["two_phase"]
+    anchor: JudgeName
+    helpers: Annotated[
+        Annotated[Literal["auto"], Tag("word")]
+        | Annotated[tuple[JudgeName, ...], Lax, Tag("list")],
+        Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "word"),
+    ] = "auto"
+    pilot_items: Positive = 60
+
+
+class EstIvweConfig(Model):
+    """Per-item scores from judges of unknown variance and different price."""
+
+    kind: Literal["est_ivwe"]
+    p: Annotated[float | Literal["inf"], BeforeValidator(_norm)] = 2.0
+    mode: Literal["shrink", "plain"] = "shrink"
+    target: Literal["panel", "common", "population"] | None = None
+    calibration: Literal["none", "relative", "anchors"] = "relative"
+    on_small_budget: Literal["error", "degrade"] = "error"
+    shrinkage: Annotated[float | Literal["eb"], _word_or(_number_from(0), "eb")] = 3.0
+    reuse_exploration: Literal["none", "pooled"] = "none"
+
+
+class BatchDesignConfig(Model):
+    """Which units stand in one call, and in which order."""
+
+    kind: Literal["batch_design"]
+    design: Literal["shuffle", "williams", "fixed"]
+    batch_size: Annotated[int, Field(ge=2)] | None = None
+    blocks: Annotated[int | Literal["auto"], _word_or(read_positive, "auto")] = "auto"
+    balance: Literal["group", "none"] = "none"
+
+
+class ActivePairwiseConfig(Model):
+    """The pair that teaches most for its price, with known propensities."""
+
+    kind: Literal["active_pairwise"]
+    rule: Literal["aopt", "top1", "dopt", "eig", "arena"] = "aopt"
+    floor: Annotated[float, Field(gt=0, le=1)] = 0.2
+    power: Annotated[float, Field(gt=0)] = 4.0
+
+
+class SubsampleConfig(Model):
+    """A random part of a benchmark, in an order that is fixed up front."""
+
+    kind: Literal["subsample"]
+    design: Literal["simple", "stratified", "macro", "paired"] = "simple"
+    strata: Literal["proportional", "equal"] | None = None
+
+
+# --- estimates ---------------------------------------------------------------------------------
+
+
+class GroupContrast(Model):
+    """One group of items, or one arm, against another."""
+
+    group: Name | None = None
+    arm: Name | None = None
+    baseline: Name
+
+    def contradictions(self) -> Iterable[tuple[Loc, str]]:
+        """Want exactly one side."""
+        if (self.group is None) == (self.arm is None):
+            yield ("group",), "wants group or arm, one of them"
+
+
+class MarkovGlmmConfig(Model):
+    """Batched ratings with the carry-over of the order modelled."""
+
+    name: Name
+    kind: Literal["markov_glmm"]
+    lags: Natural = 1
+    quadrature: Positive = 15
+    penalty: Annotated[float, Field(gt=0)] | None = 5.0
+    contrast: GroupContrast | None = None
+    inference: Literal["panel", "items"] = "panel"
+    confidence: Level = 0.95
+
+
+class Covariate(Model):
+    """A property of the two answers whose difference is controlled for."""
+
+    name: Name
+    source: Name | None = Field(default=None, alias="from")
+
+
+class BradleyTerryConfig(Model):
+    """Strengths from comparisons."""
+
+    name: Name
+    kind: Literal["bradley_terry"]
+    order_effect: bool = True
+    judge_effects: Literal["none", "bias", "discrimination"] = "none"
+    ties: Literal["half", "davidson"] = "half"
+    covariates: Annotated[tuple[Covariate, ...], Lax] = ()
+    report: Annotated[tuple[Literal["raw", "controlled"], ...], Lax] = ("raw",)
+    misspecification: Literal["unexpected", "expected"] = "unexpected"
+    confidence: Level = 0.95
+
+
+class BtTensorConfig(Model):
+    """Strengths by context, of low rank."""
+
+    name: Name
+    kind: Literal["bt_tensor"]
+    context: Name
+    rank: Annotated[int | Literal["auto"], _word_or(read_positive, "auto")] = "auto"
+    confidence: Level = 0.95
+
+
+class ExchangeableConfig(Model):
+    """What a part of a benchmark says about the whole."""
+
+    name: Name
+    kind: Literal["exchangeable"]
+    model: Literal["fixed", "exchangeable"] = "fixed"
+    sequence: Literal["betting", "prior_posterior", "hoeffding", "empirical_bernstein"] = "betting"
+    error_split: Literal["arms", "pairs", "none"] = "arms"
+    confidence: Level = 0.95
+
+
+class NoKeys(Model):
+    """An adapter whose keys are those that every judge has."""
+
+
+PLANNED: Mapping[Group, Mapping[str, type[Model]]] = {
+    "judges": dict.fromkeys(("openai", "anthropic", "google", "compatible", "python"), NoKeys),
+    "policies": {
+        "two_phase": TwoPhaseConfig,
+        "est_ivwe": EstIvweConfig,
+        "batch_design": BatchDesignConfig,
+        "active_pairwise": ActivePairwiseConfig,
+        "subsample": SubsampleConfig,
+    },
+    "estimators": {
+        "markov_glmm": MarkovGlmmConfig,
+        "bradley_terry": BradleyTerryConfig,
+        "bt_tensor": BtTensorConfig,
+        "exchangeable": ExchangeableConfig,
+    },
+}
+"""Kinds that are not built, with the model of their keys."""
+
+
+# --- gate, cache, labels -----------------------------------------------------------------------
+
+
+class _Gate(Model):
+    """A bar that an estimate must clear."""
+
+    estimate: EstimateName
+    criterion: CriterionName | None = None
+    arm: ArmName | None = None
+    max_missing: Share | None = None
+    on_undecided: Literal["fail", "pass", 6] = 6
+
+
+class SuperiorGate(_Gate):
+    """The contrast is above `margin`."""
+
+    rule: Literal["superior"]
+    margin: Annotated[float, Field(ge=0)] = 0.0
+
+
+class NonInferiorGate(_Gate):
+    """The contrast is not below `-margin`."""
+
+    rule: Literal["non_inferior"]
+    margin: Annotated[float, Field(gt=0)]
+
+
+class AtLeastGate(_Gate):
+    """The estimate is at least `value`."""
+
+    rule: Literal["at_least"]
+    value: float
+
+
+class RankGate(_Gate):
+    """The arm's rank is at most `rank`."""
+
+    rule: Literal["rank_at_most"]
+    arm: ArmName
+    rank: Positive
+
+
+Gate = Annotated[SuperiorGate | NonInferiorGate | AtLeastGate | RankGate, Discriminator("rule")]
+
+
+class Cache(Model):
+    """Verdicts kept between runs; a share is asked again, to see whether the model has changed."""
+
+    dir: Annotated[Path, Lax] = Path(".sortition/cache")
+    max_age: Duration | None = None
+    recheck: Share = 0.0
+
+
+class Labels(Model):
+    """Human verdicts on some of the units; columns as for `estimate DATA`."""
+
+    path: Annotated[Path, Lax]
+    id: Name = "item_id"
+    arm: Name | None = None
+    criterion: Name | None = None
+    score: Name = "score"
+
+
+# --- refusal -----------------------------------------------------------------------------------
+
+
+def refused(file: CampaignFile, *, mock: bool = False) -> list[Problem]:
+    """List what the campaign asks for and can't be run yet.
+
+    With `mock` a mock stands in for every judge, so it does not matter which adapter it names.
+    """
+    problems = [
+        file.locate(path, f"{what} is planned and not built yet")
+        for path, what in _unbuilt(file.campaign, mock=mock)
+    ]
+    if file.campaign.stop.check == "anytime":
+        watched = [e.kind for e in file.campaign.estimate if e.kind not in PLANNED["estimators"]]
+        problems += [
+            file.locate(
+                "stop.check",
+                f"{kind} has no sequence that holds under watching yet; use check: end",
+            )
+            for kind in dict.fromkeys(watched)
+        ]
+    return problems
+
+
+def _unbuilt(campaign: Campaign, *, mock: bool) -> Iterator[tuple[str, str]]:
+    for index, judge in enumerate(campaign.judges):
+        if judge.adapter in PLANNED["judges"] and not mock:
+            yield f"judges[{index}].adapter", judge.adapter
+        if judge.lane == "batch":
+            yield f"judges[{index}].lane", "batch"
+    task, stop = campaign.task, campaign.stop
+    if task.kind != "rate":
+        yield "task.kind", task.kind
+    if task.output.route == "logprob":
+        yield "task.output.route", "logprob"
+    if campaign.policy.kind in PLANNED["policies"]:
+        yield "policy.kind", campaign.policy.kind
+    for index, entry in enumerate(campaign.estimate):
+        if entry.kind in PLANNED["estimators"]:
+            yield f"estimate[{index}].kind", entry.kind
+    if stop.when != "target":
+        yield "stop.when", stop.when
+    if stop.check == "group_sequential":
+        yield "stop.check", stop.check
+    if stop.of != "primary":
+        yield "stop.of", stop.of
+    if stop.max_answers is not None:
+        yield "stop.max_answers", "a limit of answers"
+    if campaign.data.prior_judgments:
+        yield "data.prior_judgments", "reading earlier judgments"
+    for key, what in _SECTIONS.items():
+        if getattr(campaign, key):
+            yield key, what
+
+
+_SECTIONS = {
+    "systems": "asking systems for answers",
+    "gate": "a gate",
+    "cache": "the cache",
+    "labels": "reading human labels",
+}

@@ -1,0 +1,275 @@
+"""What is reported of a run, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from orchestrator.core.estimate import Estimate
+from orchestrator.core.money import Nano, PriceCard
+from orchestrator.core.query import MissingReason
+from orchestrator.core.stopping import StopReason
+from orchestrator.core.wire import Json
+
+
+class State(StrEnum):
+    """Where a run stands."""
+
+    RUNNING = "running"
+    FINISHED = "finished"
+    STOPPED = "stopped"
+    INTERRUPTED = "interrupted"
+    FAILED = "failed"
+
+
+def state_of(reason: StopReason) -> State:
+    """Say in which state a run is that ended for a reason."""
+    match reason:
+        case (
+            StopReason.FINISHED
+            | StopReason.PRECISION
+            | StopReason.SEPARATED
+            | StopReason.GATE_DECIDED
+        ):
+            return State.FINISHED
+        case StopReason.INTERRUPTED:
+            return State.INTERRUPTED
+        case StopReason.STORAGE:
+            return State.FAILED
+        case _:
+            return State.STOPPED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """Money of one account, nano-USD: surely billed, and charged until proven free."""
+
+    settled: Nano
+    uncertain: Nano
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spend:
+    """The campaign's money, nano-USD; `overrun` is what was billed beyond the cap.
+
+    `above_hold` is, by judge, what attempts cost beyond their holds: nothing, unless a provider
+    passed its own limit.
+    """
+
+    cap: Nano | None
+    settled: Nano
+    held: Nano
+    uncertain: Nano
+    overrun: Nano
+    by_judge: Mapping[str, Charge]
+    by_role: Mapping[str, Charge]
+    by_purpose: Mapping[str, Charge]
+    above_hold: Mapping[str, Nano]
+
+    @property
+    def unspent(self) -> Nano | None:
+        """What is left of the cap; None without one."""
+        if self.cap is None:
+            return None
+        return Nano(max(0, self.cap - self.settled - self.uncertain - self.held))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """How many questions of each fate; `missing` and `flags` are by name.
+
+    `billed_in_vain` counts attempts that were or may have been billed without bringing an answer,
+    `in_vain` is their money, which `Spend` holds too.
+    """
+
+    asked: int
+    answered: int
+    cached: int
+    parked: int
+    withdrawn: int
+    late: int
+    missing: Mapping[str, int]
+    flags: Mapping[str, int]
+    billed_in_vain: int
+    in_vain: Charge
+
+    @property
+    def n_missing(self) -> int:
+        """How many questions have no verdict."""
+        return sum(self.missing.values())
+
+    @property
+    def told(self) -> int:
+        """How many questions came to their end."""
+        return self.answered + self.n_missing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Verdicts on one criterion as they came: how many, their mean and standard deviation."""
+
+    criterion: str
+    n: int
+    mean: float
+    sd: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bound:
+    """The mean verdict of an arm, and where it would lie with every missing one at a scale end."""
+
+    criterion: str
+    n: int
+    mean: float
+    lowest: float
+    highest: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmTally:
+    """What became of one arm's questions."""
+
+    name: str
+    answered: int
+    missing: Mapping[str, int]
+    bounds: tuple[Bound, ...]
+
+    @property
+    def n_lost(self) -> int:
+        """How many verdicts are missing, exhausted recordings apart: those depend on no answer."""
+        return sum(n for reason, n in self.missing.items() if reason != MissingReason.EXHAUSTED)
+
+    @property
+    def told(self) -> int:
+        """How many questions came to their end, exhausted recordings apart."""
+        return self.answered + self.n_lost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeTally:
+    """What one judge was asked, what it said and what it cost.
+
+    `latency_s` is the mean over attempt series, nan if none ended. `served_models` are the versions
+    that the provider named. `down` says why it takes no questions now, empty if it does.
+    """
+
+    name: str
+    adapter: str
+    model: str
+    card: PriceCard
+    asked: int
+    answered: int
+    missing: Mapping[str, int]
+    charge: Charge
+    latency_s: float
+    served_models: tuple[str, ...]
+    down: str
+    scores: tuple[Scores, ...]
+
+    @property
+    def n_missing(self) -> int:
+        """How many of its questions have no verdict."""
+        return sum(self.missing.values())
+
+    @property
+    def per_answer(self) -> Nano | None:
+        """Settled money an answer, rounded to nano-USD; None without answers."""
+        return Nano(round(self.charge.settled / self.answered)) if self.answered else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The last question that did not fit: what it had to hold, and what the account had free."""
+
+    hold: Nano
+    free: Nano
+    account: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """The money and the half-widths of all estimates after `n_told` questions."""
+
+    n_told: int
+    settled: Nano
+    uncertain: Nano
+    held: Nano
+    half_widths: tuple[float | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportData:
+    """All that is reported of a run.
+
+    Parameters
+    ----------
+    stop_reason : None while the run is under way
+    fingerprint : hex head of the decision chain at the last stop, empty before it
+    limit : the limit that ended asking, empty if none did
+    examples : by missing reason, the first word of a provider or parser about it
+    curve : at most some thousands of looks, evenly thinned
+    estimates : those of the last look that has them; `are_final` at the stop
+    primary : index of the primary estimate, None while there is none
+    about : what the process that last took up the run said of itself
+    active_s : seconds that processes worked on the run, pauses between them left out
+    """
+
+    name: str
+    run: str
+    mock: bool
+    money: str
+    state: State
+    stop_reason: StopReason | None
+    fingerprint: str
+    seed: int
+    identity: Mapping[str, Json]
+    digest: str
+    spend: Spend
+    counts: Counts
+    judges: tuple[JudgeTally, ...]
+    arms: tuple[ArmTally, ...]
+    criteria: tuple[str, ...]
+    n_items: int
+    n_units: int
+    n_units_answered: int
+    refusal: Refusal | None
+    limit: str
+    examples: Mapping[str, str]
+    curve: tuple[Look, ...]
+    estimates: tuple[Estimate, ...]
+    are_final: bool
+    primary: int | None
+    target_half_width: float | None
+    about: Mapping[str, Json]
+    n_starts: int
+    started_at: float
+    ended_at: float
+    active_s: float
+
+    @property
+    def answer(self) -> Estimate | None:
+        """The primary estimate, None while there is none."""
+        return None if self.primary is None else self.estimates[self.primary]
+
+    @property
+    def half_widths(self) -> tuple[tuple[Look, float], ...]:
+        """The primary estimate's half-width at each look at which it was known."""
+        index = self.primary if self.are_final and self.primary is not None else 0
+        widths = ((look, look.half_widths[index : index + 1]) for look in self.curve)
+        return tuple((look, w[0]) for look, w in widths if w and w[0] is not None)
+
+    @property
+    def target_met(self) -> bool | None:
+        """Whether the primary estimate is as precise as asked for; None without a target."""
+        if self.target_half_width is None:
+            return None
+        if self.stop_reason is StopReason.PRECISION:
+            return True
+        return self.answer is not None and self.answer.half_width <= self.target_half_width
+
+    @property
+    def versions(self) -> dict[str, Json]:
+        """Versions of what computed the run."""
+        versions = self.about.get("versions")
+        return dict(versions) if isinstance(versions, dict) else {}

@@ -1,0 +1,311 @@
+"""Exports: one row a verdict, or one row a name of an estimate; streamed from the log."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from types import NoneType
+from typing import IO, Any, NamedTuple, get_args, get_type_hints
+
+from orchestrator.core.errors import ConfigError, CorruptLog
+from orchestrator.core.events import LOST, Looked, Opened, Reasked
+from orchestrator.core.money import NANO_PER_USD
+from orchestrator.core.ports import Row
+from orchestrator.core.query import Judged, Missing, Role
+from orchestrator.core.records import Join, Open, Record
+from orchestrator.core.wire import Json
+from orchestrator.report.summary import read_estimate
+
+GetBlob = Callable[[str], bytes | None]
+
+
+class Answer(NamedTuple):
+    """One verdict that counts, or one that is missing; answers after the stop are left out.
+
+    `value` is on the criterion's scale; empty with `missing` empty means "not applicable". A
+    missing verdict has a row for each unit, without a criterion. Money is that of the whole
+    question, all its attempts included, and stands in its first row alone, so that sums are right.
+    """
+
+    q: int
+    item: str
+    arm: str
+    judge: str
+    criterion: str | None
+    replicate: int
+    slot: int
+    value: float | None
+    preference: str | None
+    missing: str | None
+    cost_usd: str | None
+    cost_nano_usd: int | None
+    uncertain_nano_usd: int | None
+    propensity: float
+    purpose: str
+    origin: str | None
+    served_model: str | None
+
+
+class Score(NamedTuple):
+    """One name of an estimate, as of the last look that holds estimates."""
+
+    estimate: str
+    kind: str
+    target: str
+    name: str
+    value: float | None
+    se: float | None
+    lower: float | None
+    upper: float | None
+    level: float
+    interval: str
+    estimand: str
+    status: str
+    n_items: int
+    n_answers: int
+    is_final: bool
+
+
+def export(path: Path, rows: Iterable[Row], get_blob: GetBlob) -> int:
+    """Write answers, or scores if the file's name begins so; gives how many rows.
+
+    The ending chooses the form: `.jsonl`, `.csv` or `.parquet`. The file appears when it is whole.
+
+    Raises
+    ------
+    ConfigError
+        Another ending, or Parquet without pyarrow.
+    """
+    form = _FORMS.get(path.suffix)
+    if form is None:
+        known = ", ".join(_FORMS)
+        raise ConfigError(f"{path.name}: can't export to {path.suffix!r}; known: {known}")
+    is_scores = path.stem.startswith("scores")
+    table: Table = scores(rows) if is_scores else answers(rows, get_blob)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with part.open("wb") as sink:
+            n = form(Score if is_scores else Answer, table, sink)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return n
+
+
+# --- rows --------------------------------------------------------------------------------------
+
+
+def answers(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[Answer]:
+    """Join a log into rows, in telling order."""
+    rows = iter(rows)
+    first = next(rows, None)
+    if first is None or not isinstance(first.event, Opened):
+        raise CorruptLog("the log does not begin with the opening of a run", seq=1)
+    labels = _Labels(first.event.identity, get_blob)
+    join = Join()
+    earlier: dict[int, tuple[int, int]] = {}
+    for row in rows:
+        event = row.event
+        if isinstance(event, Reasked):
+            at = join.open[event.q]
+            cost, uncertain = _charge(at, is_lost=event.ended == LOST)
+            before = earlier.get(event.q, (0, 0))
+            earlier[event.q] = (before[0] + cost, before[1] + uncertain)
+        record = join.feed(event)
+        if record is not None:
+            yield from _rows(record, labels, earlier.pop(record.q, (0, 0)))
+
+
+def scores(rows: Iterable[Row]) -> Iterator[Score]:
+    """Give the estimates of the last look that holds any, name by name."""
+    last: Looked | None = None
+    for row in rows:
+        if isinstance(row.event, Looked) and row.event.estimates:
+            last = row.event
+    if last is None:
+        return
+    for e in map(read_estimate, last.estimates):
+        for i, name in enumerate(e.names):
+            yield Score(
+                estimate=e.name,
+                kind=e.kind,
+                target=e.target,
+                name=name,
+                value=_known(e.value[i]),
+                se=_known(e.se[i]),
+                lower=_known(e.lower[i]),
+                upper=_known(e.upper[i]),
+                level=e.level,
+                interval=e.interval,
+                estimand=e.estimand,
+                status=e.status,
+                n_items=e.n_items,
+                n_answers=e.n_answers,
+                is_final=last.is_final,
+            )
+
+
+class _Labels:
+    """Names for indices; a log without its frame still exports, with numbers for names."""
+
+    def __init__(self, identity: Json, get_blob: GetBlob) -> None:
+        blob = get_blob((identity.get("data") or {}).get("frame") or "")
+        self._items: list[str] = json.loads(blob)["items"] if blob else []
+        self._arms: list[str] = identity.get("arms") or [""]
+        self._judges: list[str] = [str(j["name"]) for j in identity.get("judges") or []]
+        self.criteria: list[str] = [str(c["name"]) for c in identity.get("criteria") or []]
+
+    def on(self, answer: Answer, unit: int) -> Answer:
+        item, arm = divmod(unit, len(self._arms))
+        name = self._items[item] if self._items else f"item {item}"
+        return answer._replace(item=name, arm=self._arms[arm])
+
+    def asked(self, record: Record) -> str:
+        query = record.query
+        return self._judges[query.judge] if query.role is Role.JUDGE else f"system {query.judge}"
+
+
+def _rows(record: Record, labels: _Labels, earlier: tuple[int, int]) -> Iterator[Answer]:
+    query, outcome = record.query, record.outcome
+    cost = earlier[0] + outcome.cost
+    common = Answer(
+        q=record.q,
+        item="",
+        arm="",
+        judge=labels.asked(record),
+        criterion=None,
+        replicate=query.replicate,
+        slot=0,
+        value=None,
+        preference=None,
+        missing=None,
+        cost_usd=_decimal(cost),
+        cost_nano_usd=cost,
+        uncertain_nano_usd=earlier[1],
+        propensity=query.propensity,
+        purpose=query.purpose,
+        origin=None,
+        served_model=None,
+    )
+    match outcome:
+        case Missing(reason=reason, uncertain=uncertain):
+            common = common._replace(missing=reason, uncertain_nano_usd=earlier[1] + uncertain)
+            found = [
+                labels.on(common, unit)._replace(slot=slot) for slot, unit in enumerate(query.units)
+            ]
+        case Judged(origin=origin, served_model=model, observations=observations):
+            common = common._replace(origin=origin, served_model=model or None)
+            found = [
+                labels.on(common, o.unit)._replace(
+                    slot=o.slot,
+                    criterion=labels.criteria[o.criterion],
+                    value=o.value,
+                    preference=o.preference,
+                )
+                for o in observations
+            ]
+    yield from found[:1]
+    for row in found[1:]:
+        yield row._replace(cost_usd=None, cost_nano_usd=None, uncertain_nano_usd=None)
+
+
+def _charge(at: Open, *, is_lost: bool) -> tuple[int, int]:
+    match at.outcome:
+        case Missing(cost=cost, uncertain=uncertain) if not is_lost:
+            return cost, uncertain
+        case Judged(cost=cost) if not is_lost:
+            return cost, 0
+        case _:
+            return 0, at.hold
+
+
+def _decimal(nano: int) -> str:
+    whole, fraction = divmod(nano, NANO_PER_USD)
+    return f"{whole}.{fraction:09d}"
+
+
+def _known(x: float) -> float | None:
+    return x if math.isfinite(x) else None
+
+
+# --- forms -------------------------------------------------------------------------------------
+
+Table = Iterable[Answer | Score]
+
+_SURROGATES = re.compile("[\ud800-\udfff]")
+_LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_CHUNK = 10_000
+
+
+def _valid(cell: Json) -> Json:
+    """Replace lone surrogates, which UTF-8 cannot hold."""
+    return _SURROGATES.sub("\N{REPLACEMENT CHARACTER}", cell) if isinstance(cell, str) else cell
+
+
+def _inert(cell: Json) -> Json:
+    """Put an apostrophe before a text that a spreadsheet would run as a formula."""
+    if isinstance(cell, str) and cell.startswith(_FORMULA):
+        return f"'{cell}"
+    return cell
+
+
+def _to_jsonl(kind: type[Answer | Score], table: Table, sink: IO[bytes]) -> int:
+    n = 0
+    for row in table:
+        record = dict(zip(kind._fields, map(_valid, row), strict=True))
+        # JSON allows these three inside a string, but readers that split lines do not.
+        line = json.dumps(record, ensure_ascii=False, allow_nan=False).translate(_LINE_ENDS)
+        sink.write(line.encode() + b"\n")
+        n += 1
+    return n
+
+
+def _to_csv(kind: type[Answer | Score], table: Table, sink: IO[bytes]) -> int:
+    text = io.TextIOWrapper(sink, encoding="utf-8", newline="", write_through=True)
+    # The default line end makes the writer quote a bare carriage return inside a text, too.
+    writer = csv.writer(text)
+    writer.writerow(kind._fields)
+    n = 0
+    for row in table:
+        writer.writerow([_inert(_valid(cell)) for cell in row])
+        n += 1
+    text.detach()
+    return n
+
+
+def _to_parquet(kind: type[Answer | Score], table: Table, sink: IO[bytes]) -> int:
+    try:
+        import pyarrow as pa  # noqa: PLC0415  # an extra, and slow to load
+        from pyarrow import parquet  # noqa: PLC0415
+    except ImportError as exc:
+        raise ConfigError("Parquet needs pyarrow: pip install 'sortition[parquet]'") from exc
+    types = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    hints = get_type_hints(kind)
+    schema = pa.schema([(name, types[_plain_type(hints[name])]) for name in kind._fields])
+    n, rest = 0, iter(table)
+    with parquet.ParquetWriter(sink, schema) as writer:
+        while chunk := list(islice(rest, _CHUNK)):
+            columns = zip(*chunk, strict=True)
+            arrays = [
+                pa.array([_valid(cell) for cell in column], field.type)
+                for column, field in zip(columns, schema, strict=True)
+            ]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+            n += len(chunk)
+    return n
+
+
+def _plain_type(hint: Any) -> type:
+    """Give the type of an optional column."""
+    found: type = next((t for t in get_args(hint) if t is not NoneType), hint)
+    return found
+
+
+_FORMS = {".jsonl": _to_jsonl, ".csv": _to_csv, ".parquet": _to_parquet}

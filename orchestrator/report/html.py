@@ -1,0 +1,153 @@
+"""The report page: one file that needs no network, no font and no script."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, NamedTuple
+
+from orchestrator.core.estimate import Estimate
+from orchestrator.report import charts, wording
+from orchestrator.report.charts import Bar, Interval, Part
+from orchestrator.report.data import ReportData
+from orchestrator.report.wording import Grid, label, usd
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+_FEW = 12
+
+
+def render(data: ReportData) -> str:
+    """Write the page. All text from data, judges and providers is escaped."""
+    return _template().render(
+        data=data,
+        words=wording,
+        spend=data.spend,
+        counts=data.counts,
+        tables=_tables(data.estimates),
+        meter=_meter(data),
+        curve=_curve(data),
+        by_judge=_by_judge(data),
+        facts=wording.facts(data),
+    )
+
+
+class Line(NamedTuple):
+    """One name of an estimate, in words."""
+
+    name: str
+    cells: tuple[str, ...]
+
+
+class Table(NamedTuple):
+    """One estimate as the page shows it; `picture` is drawn by us and is not escaped again."""
+
+    estimate: Estimate
+    title: str
+    picture: str
+    head: tuple[str, ...]
+    lines: tuple[Line, ...]
+    n_left_out: int
+    diagnostics: str
+    grids: tuple[Grid, ...]
+
+
+def _tables(estimates: tuple[Estimate, ...]) -> list[Table]:
+    """Make the tables; estimates of one entry share their diagnostics, so the first shows them."""
+    names = [estimate.name for estimate in estimates]
+    return [
+        _table(estimate, is_first=estimate.name not in names[:i])
+        for i, estimate in enumerate(estimates)
+    ]
+
+
+def _table(estimate: Estimate, *, is_first: bool) -> Table:
+    rows = wording.shown(estimate)
+    columns = wording.columns_of(estimate, rows)
+    title = f"{estimate.name}: {wording.target(estimate)}"
+    return Table(
+        estimate,
+        title,
+        _picture(estimate, title),
+        tuple(columns),
+        tuple(
+            Line(label(estimate.names[i]), cells)
+            for i, cells in zip(rows, zip(*columns.values(), strict=True), strict=True)
+        ),
+        len(estimate.names) - len(rows),
+        wording.diagnostics(estimate) if is_first else "",
+        tuple(wording.grids(estimate)) if is_first else (),
+    )
+
+
+def _picture(estimate: Estimate, title: str) -> str:
+    values = zip(estimate.value, estimate.lower, estimate.upper, strict=True)
+    if len(estimate.names) > _FEW:
+        return charts.caterpillar([Interval("", "", *v) for v in values], title=title)
+    rows = [
+        Interval(label(name), wording.with_interval(estimate, i), *v)
+        for i, (name, v) in enumerate(zip(estimate.names, values, strict=True))
+    ]
+    return charts.forest(rows, title=title, with_zero=estimate.target == "difference")
+
+
+def _meter(data: ReportData) -> str:
+    spend = data.spend
+    total = spend.settled + spend.uncertain + spend.held
+    if not (spend.cap or total):
+        return ""
+    cap = "no cap" if spend.cap is None else f"cap {usd(spend.cap, 2)}"
+    bar = Bar(
+        f"{usd(total)} spent, uncertain or held",
+        cap,
+        (
+            Part("settled", spend.settled),
+            Part("uncertain", spend.uncertain),
+            Part("held", spend.held),
+        ),
+    )
+    return charts.bars([bar], title="Money", total=max(total, spend.cap or 0))
+
+
+def _curve(data: ReportData) -> str:
+    points = [((look.settled + look.uncertain) / 1e9, w) for look, w in data.half_widths]
+    if len(points) < 2 or points[-1][0] <= 0:
+        return ""
+    title = "Half-width of the primary estimate against dollars spent"
+    return charts.curve(points, title=title, target=data.target_half_width)
+
+
+def _by_judge(data: ReportData) -> str:
+    rows = [
+        Bar(
+            judge.name,
+            f"{usd(judge.charge.settled + judge.charge.uncertain)}",
+            (Part("settled", judge.charge.settled), Part("uncertain", judge.charge.uncertain)),
+        )
+        for judge in data.judges
+    ]
+    is_spent = any(judge.charge.settled + judge.charge.uncertain for judge in data.judges)
+    return charts.bars(rows, title="Spend by judge") if is_spent else ""
+
+
+@cache
+def _template() -> Template:
+    # Loaded here because most commands write no page.
+    from jinja2 import Environment, StrictUndefined  # noqa: PLC0415
+    from markupsafe import Markup  # noqa: PLC0415
+
+    def tame(value: object) -> object:
+        if isinstance(value, Markup) or not isinstance(value, str):
+            return value
+        return wording.printable(value)
+
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=tame,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    source = files("orchestrator.report") / "templates" / "report.html.j2"
+    return environment.from_string(source.read_text(encoding="utf-8"))

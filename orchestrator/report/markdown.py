@@ -1,0 +1,128 @@
+"""The report as short Markdown, for a terminal, a pull request or a model to read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+
+from orchestrator.core.estimate import Estimate
+from orchestrator.report import wording
+from orchestrator.report.data import ReportData
+from orchestrator.report.wording import label, number, plural, usd
+
+_MARKS = re.compile(r"([\\`*_\[\]|#~])")
+
+
+def render(data: ReportData) -> str:
+    """Write the report. All text from data, judges and providers is escaped."""
+    return "\n".join(_lines(data)) + "\n"
+
+
+def safe(text: str) -> str:
+    """Take away from a text what Markdown or HTML would obey."""
+    return _MARKS.sub(r"\\\1", escape(wording.printable(text), quote=False))
+
+
+def _lines(data: ReportData) -> Iterator[str]:
+    mock = " (mock)" if data.mock else ""
+    yield f"# {safe(data.name)}{mock}: {data.state}"
+    yield from ("", f"**{safe(wording.answer(data))}**", "")
+    notice, precision = wording.mock_notice(data), wording.precision(data)
+    yield from (f"- {line}" for line in (notice, precision) if line)
+    if data.answer:
+        yield f"- {safe(wording.method(data.answer))}"
+        yield from (f"- Note: {safe(wording.flag(word))}." for word in data.answer.flags)
+    yield from ("", "## Why it ended, and the money", "")
+    yield from (f"{safe(wording.ending(data))} In {wording.money_kind(data)}.", "")
+    yield from _table(("", "USD"), _money(data))
+    yield from ("", "## Estimates", "")
+    if not data.are_final:
+        yield from ("These are not final: the run has not come to its stop.", "")
+    for estimate in data.estimates:
+        yield from _estimate(estimate)
+    yield from _outlook(data)
+    yield from ("## Judges", "")
+    yield from _table(
+        ("judge", "asked", "answered", "missing", "settled", "per answer", "price"), _judges(data)
+    )
+    yield from ("", "## Missing answers", "", wording.fate(data), "")
+    yield from _table(
+        ("arm", "ended", "answered", "missing", "worst case of the mean"), _arms(data)
+    )
+    yield from ("", "## How to repeat it", "", f"    {wording.printable(wording.command(data))}")
+    yield from (f"    sortition verify {wording.printable(data.run or 'RUN')}", "")
+    yield from (f"- {key}: {safe(value)}" for key, value in wording.facts(data).items())
+    yield from ("", "## Known limits", "")
+    yield from (f"- {line}" for line in wording.limits(data))
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield f"|{' --- |' + ' ---: |' * (len(head) - 1)}"
+    yield from (f"| {' | '.join(safe(cell) for cell in row)} |" for row in rows)
+
+
+def _money(data: ReportData) -> Iterator[tuple[str, str]]:
+    spend, counts = data.spend, data.counts
+    yield "cap", "none" if spend.cap is None else usd(spend.cap, 6)
+    yield "settled", usd(spend.settled, 6)
+    yield "uncertain", usd(spend.uncertain, 6)
+    if spend.held:
+        yield "held", usd(spend.held, 6)
+    if spend.unspent is not None:
+        yield "unspent", usd(spend.unspent, 6)
+    if spend.overrun:
+        yield "billed beyond the cap", usd(spend.overrun, 6)
+    if counts.billed_in_vain:
+        attempts = plural(counts.billed_in_vain, "attempt")
+        amount = counts.in_vain.settled + counts.in_vain.uncertain
+        yield f"of it for {attempts} billed without an answer", usd(amount, 6)
+
+
+def _estimate(estimate: Estimate) -> Iterator[str]:
+    rows = wording.shown(estimate)
+    columns = wording.columns_of(estimate, rows)
+    status = "" if estimate.status == "ok" else f" ({estimate.status})"
+    yield from (f"### {safe(estimate.name)}: {wording.target(estimate)}{status}", "")
+    yield from _table(
+        ("name", *columns),
+        zip((label(estimate.names[i]) for i in rows), *columns.values(), strict=True),
+    )
+    left_out = len(estimate.names) - len(rows)
+    more = f" {left_out:,} more names are in the export (scores.csv)." if left_out else ""
+    yield from ("", f"{safe(wording.method(estimate))}{more}", "")
+
+
+def _outlook(data: ReportData) -> Iterator[str]:
+    outlook = wording.outlook(data)
+    if outlook:
+        yield from ("## Precision against dollars", "", outlook, "")
+
+
+def _judges(data: ReportData) -> Iterator[tuple[str, ...]]:
+    for judge in data.judges:
+        yield (
+            judge.name,
+            f"{judge.asked:,}",
+            f"{judge.answered:,}",
+            f"{judge.n_missing:,}",
+            usd(judge.charge.settled),
+            "" if judge.per_answer is None else usd(judge.per_answer),
+            wording.price(judge.card),
+        )
+
+
+def _arms(data: ReportData) -> Iterator[tuple[str, ...]]:
+    for arm in data.arms:
+        worst = (
+            f"{bound.criterion} [{number(bound.lowest)}, {number(bound.highest)}]"
+            for bound in arm.bounds
+        )
+        yield (
+            label(arm.name),
+            f"{arm.told:,}",
+            f"{arm.answered:,}",
+            f"{arm.n_lost:,}",
+            "; ".join(worst),
+        )

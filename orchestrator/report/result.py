@@ -1,0 +1,151 @@
+"""From `ReportData` to `result.json`: small, stable, for programs. See docs/reference/result.md."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from orchestrator.core.stopping import StopReason
+from orchestrator.core.wire import Json
+from orchestrator.report.data import ArmTally, Charge, JudgeTally, ReportData, State
+
+SCHEMA = 1
+"""Raised when a key is renamed, removed or changes its meaning; new keys do not raise it."""
+
+
+def exit_code(state: State, stop_reason: StopReason | None, *, target_met: bool | None) -> int:
+    """Say with which code the command ends, for a campaign without gates.
+
+    `target_met` is None where no precision target is set. A design that is complete is 0 whatever
+    its precision; whatever else ends a run before its target, the user's own stop included, is 3.
+    """
+    if state is State.RUNNING:
+        return 0
+    match stop_reason:
+        case StopReason.INTERRUPTED:
+            return 130
+        case StopReason.STORAGE:
+            return 5
+        case StopReason.JUDGES_DOWN:
+            return 4
+        case StopReason.OVERRUN:
+            return 3
+        case StopReason.BUDGET | StopReason.LIMIT | StopReason.DEADLINE | StopReason.USER:
+            return 3 if target_met is False else 0
+        case _:
+            return 0
+
+
+def document(data: ReportData) -> dict[str, Json]:
+    """Write the whole result as JSON values: money in nano-USD, null where nothing is known."""
+    spend, counts = data.spend, data.counts
+    estimates = [estimate.as_json() for estimate in data.estimates]
+    is_over = data.state is not State.RUNNING
+    code = exit_code(data.state, data.stop_reason, target_met=data.target_met)
+    return {
+        "schema": SCHEMA,
+        "run": data.run,
+        "state": str(data.state),
+        "stop_reason": None if data.stop_reason is None else str(data.stop_reason),
+        "exit_code": code if is_over else None,
+        "mock": data.mock,
+        "money": data.money,
+        "fingerprint": data.fingerprint,
+        "spend": {
+            "cap_nano_usd": spend.cap,
+            "settled_nano_usd": spend.settled,
+            "held_nano_usd": spend.held,
+            "uncertain_nano_usd": spend.uncertain,
+            "overrun_nano_usd": spend.overrun,
+            "by_judge": _charges(spend.by_judge),
+            "by_role": _charges(spend.by_role),
+            "by_purpose": _charges(spend.by_purpose),
+        },
+        "counts": {
+            "asked": counts.asked,
+            "answered": counts.answered,
+            "cached": counts.cached,
+            "parked": counts.parked,
+            "withdrawn": counts.withdrawn,
+            "late": counts.late,
+            "missing": dict(counts.missing),
+            "missing_by_arm": {arm.name: _arm(arm) for arm in data.arms},
+        },
+        "estimates": [
+            {k: v for k, v in estimate.items() if k != "diagnostics"}
+            | {"primary": i == data.primary}
+            for i, estimate in enumerate(estimates)
+        ],
+        "gate": None,
+        "diagnostics": {
+            "estimates": [estimate["diagnostics"] for estimate in estimates],
+            "estimates_are_final": data.are_final,
+            "target_half_width": data.target_half_width,
+            "target_met": data.target_met,
+            "declined": None
+            if data.refusal is None
+            else {
+                "hold_nano_usd": data.refusal.hold,
+                "free_nano_usd": data.refusal.free,
+                "account": data.refusal.account,
+            },
+            "limit": data.limit or None,
+            "flags": dict(counts.flags),
+            "billed_without_answer": {"attempts": counts.billed_in_vain, **_charge(counts.in_vain)},
+            "units": data.n_units,
+            "units_answered": data.n_units_answered,
+            "active_s": round(data.active_s, 3),
+        },
+        "judges": [_judge(judge) for judge in data.judges],
+        "seed": data.seed,
+        "versions": data.versions,
+    }
+
+
+def _charge(charge: Charge) -> dict[str, Json]:
+    return {"settled_nano_usd": charge.settled, "uncertain_nano_usd": charge.uncertain}
+
+
+def _charges(charges: Mapping[str, Charge]) -> dict[str, Json]:
+    return {name: _charge(charge) for name, charge in charges.items()}
+
+
+def _arm(arm: ArmTally) -> dict[str, Json]:
+    return {
+        "told": arm.told,
+        "answered": arm.answered,
+        "missing": dict(arm.missing),
+        "bounds": {
+            bound.criterion: {
+                "n": bound.n,
+                "mean": _number(bound.mean),
+                "lowest": _number(bound.lowest),
+                "highest": _number(bound.highest),
+            }
+            for bound in arm.bounds
+        },
+    }
+
+
+def _judge(judge: JudgeTally) -> dict[str, Json]:
+    return {
+        "name": judge.name,
+        "adapter": judge.adapter,
+        "model": judge.model,
+        "asked": judge.asked,
+        "answered": judge.answered,
+        "missing": dict(judge.missing),
+        **_charge(judge.charge),
+        "nano_usd_per_answer": judge.per_answer,
+        "latency_s": _number(judge.latency_s),
+        "served_models": list(judge.served_models),
+        "down": judge.down or None,
+        "scores": {
+            s.criterion: {"n": s.n, "mean": _number(s.mean), "sd": _number(s.sd)}
+            for s in judge.scores
+        },
+    }
+
+
+def _number(x: float) -> float | None:
+    return x if math.isfinite(x) else None

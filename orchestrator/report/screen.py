@@ -1,0 +1,222 @@
+"""The status of a run as plain lines. Pure: from a small value to text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from orchestrator.report.data import ReportData
+from orchestrator.report.wording import (
+    answer,
+    columns,
+    duration,
+    ending,
+    fit,
+    mock_notice,
+    plural,
+    precision,
+    printable,
+    usd,
+)
+
+WIDTH = 100
+"""No status line is wider."""
+
+_BAR = 16
+_NAME_COLUMNS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeProgress:
+    """One judge's part; `state` says what it does or waits for ("ok", "429: waiting 6.2 s")."""
+
+    name: str
+    asked: int = 0
+    answered: int = 0
+    in_flight: int = 0
+    state: str = "ok"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How a run stands now; kept in the log's progress row, so that `status` folds nothing.
+
+    Parameters
+    ----------
+    state : `running`, `paused` or a final state
+    n_told : questions that came to their end, the missing ones included
+    n_open : asked and not told, of which `in_flight` are with a judge at this moment
+    settled, held, uncertain, cap : nano-USD
+    missing : by reason
+    headline : the primary estimate in words
+    half_width, target : of the primary estimate; None where unknown or not set
+    waiting : why nothing moves, empty if that follows from the counts
+    """
+
+    name: str = ""
+    run: str = ""
+    state: str = "running"
+    n_asked: int = 0
+    n_told: int = 0
+    n_open: int = 0
+    in_flight: int = 0
+    settled: int = 0
+    held: int = 0
+    uncertain: int = 0
+    cap: int | None = None
+    missing: Mapping[str, int] = field(default_factory=dict)
+    judges: tuple[JudgeProgress, ...] = ()
+    headline: str = ""
+    half_width: float | None = None
+    target: float | None = None
+    waiting: str = ""
+    elapsed_s: float = 0.0
+    mock: bool = False
+
+    @property
+    def n_missing(self) -> int:
+        """How many questions have no verdict."""
+        return sum(self.missing.values())
+
+    @property
+    def n_answered(self) -> int:
+        """How many questions have one."""
+        return self.n_told - self.n_missing
+
+    def to_json(self) -> bytes:
+        """Encode for the progress row."""
+        return msgspec.json.encode(self)
+
+    @staticmethod
+    def from_json(data: bytes) -> Progress:
+        """Decode a progress row; keys of later versions are passed over.
+
+        Raises
+        ------
+        ValueError
+            Not a progress row.
+        """
+        return _decode(data)
+
+
+_decode = msgspec.json.Decoder(Progress).decode
+
+
+def why_waiting(progress: Progress) -> str:
+    """Say what the run waits for, empty when it is over."""
+    if progress.waiting:
+        return progress.waiting
+    match progress.state:
+        case "running" if progress.in_flight:
+            return f"{plural(progress.in_flight, 'answer')} under way"
+        case "running" if progress.n_open:
+            return f"{plural(progress.n_open, 'question')} held, none with a judge yet"
+        case "running":
+            return "nothing is outstanding; the next question is being chosen"
+        case "paused":
+            return f"paused by the user; {plural(progress.in_flight, 'answer')} under way"
+        case _:
+            return ""
+
+
+def status_lines(progress: Progress) -> list[str]:
+    """Write the status, at most `WIDTH` columns a line."""
+    mock = "mock  " if progress.mock else ""
+    name = fit(printable(progress.name), 40)
+    lines = [
+        f"{name}  {mock}{progress.state}  {printable(progress.run)}  "
+        f"{duration(progress.elapsed_s)}".strip(),
+        _money_line(progress),
+        _precision_line(progress),
+        (
+            f"answers {progress.n_answered:,}   asked {progress.n_asked:,}"
+            f"   open {progress.n_open:,}   missing {progress.n_missing:,}"
+        ),
+        _missing_line(progress),
+        *_judge_lines(progress),
+    ]
+    waits = why_waiting(progress)
+    if waits:
+        lines.append(f"waiting  {printable(waits)}")
+    return [fit(line, WIDTH) for line in lines if line]
+
+
+def one_line(progress: Progress) -> str:
+    """Write the status on one line, as the plain display prints it now and then."""
+    mock = "mock  " if progress.mock else ""
+    cap = "" if progress.cap is None else f" of {usd(progress.cap, 2)}"
+    width = "" if progress.half_width is None else f"  half-width {progress.half_width:.3g}"
+    target = "" if progress.target is None else f" (target {progress.target:g})"
+    waits = why_waiting(progress)
+    return printable(
+        f"{duration(progress.elapsed_s)}  {mock}{progress.state}  "
+        f"{progress.n_answered:,} answers, {progress.n_missing:,} missing  "
+        f"{usd(progress.settled)} + {usd(progress.held)} held + "
+        f"{usd(progress.uncertain)} uncertain{cap}{width}{target if width else ''}"
+        f"{f'  waiting: {waits}' if waits else ''}"
+    )
+
+
+def _money_line(progress: Progress) -> str:
+    line = (
+        f"spend  {usd(progress.settled)} settled + {usd(progress.held)} held + "
+        f"{usd(progress.uncertain)} uncertain"
+    )
+    if progress.cap is None:
+        return f"{line}, no cap"
+    used = progress.settled + progress.held + progress.uncertain
+    share = used / progress.cap if progress.cap else 1.0
+    full = min(_BAR, int(share * _BAR))
+    bar = "#" * full + "-" * (_BAR - full)
+    return f"{line} of {usd(progress.cap, 2)}  [{bar}] {share:6.1%}"
+
+
+def _precision_line(progress: Progress) -> str:
+    parts = [
+        "" if progress.target is None else f"target half-width {progress.target:g}",
+        "" if progress.half_width is None else f"now {progress.half_width:.3g}",
+        printable(progress.headline),
+    ]
+    return "   ".join(part for part in parts if part)
+
+
+def _missing_line(progress: Progress) -> str:
+    if not progress.n_missing:
+        return ""
+    reasons = "  ".join(f"{reason} {n:,}" for reason, n in progress.missing.items() if n)
+    return f"missing {progress.n_missing / progress.n_told:.1%}: {reasons}"
+
+
+def _judge_lines(progress: Progress) -> list[str]:
+    if not progress.judges:
+        return []
+    names = [fit(printable(judge.name), _NAME_COLUMNS) for judge in progress.judges]
+    wide = max(5, *map(columns, names))
+    lines = [f"{'judge':<{wide}}  {'asked':>9}  {'answered':>9}  {'in flight':>9}  state"]
+    for name, judge in zip(names, progress.judges, strict=True):
+        pad = " " * (wide - columns(name))
+        lines.append(
+            f"{name}{pad}  {judge.asked:>9,}  {judge.answered:>9,}  {judge.in_flight:>9,}  "
+            f"{printable(judge.state)}"
+        )
+    return lines
+
+
+def closing_lines(data: ReportData) -> list[str]:
+    """Say what a run came to: the answer, the money, why it ended."""
+    spend = data.spend
+    cap = "" if spend.cap is None else f" of {usd(spend.cap, 2)}"
+    lines = [
+        mock_notice(data),
+        answer(data),
+        precision(data),
+        ending(data),
+        (
+            f"spend   {usd(spend.settled, 6)} settled + {usd(spend.uncertain, 6)} uncertain{cap}"
+            f"; {plural(data.counts.answered, 'answer')}, {data.counts.n_missing:,} missing"
+        ),
+        f"run     {data.run}   fingerprint {data.fingerprint or 'none yet'}",
+    ]
+    return [printable(line) for line in lines if line]

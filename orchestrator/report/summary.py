@@ -1,0 +1,506 @@
+"""From a log to what a report says: one pass, counters only, however long the log is."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from orchestrator.core.errors import CorruptLog
+from orchestrator.core.estimate import Estimate, Status
+from orchestrator.core.events import (
+    LOST,
+    Arrived,
+    Asked,
+    CapChanged,
+    Declined,
+    Event,
+    Forfeited,
+    JudgeDown,
+    JudgeUp,
+    Late,
+    LimitReached,
+    Looked,
+    Opened,
+    Parked,
+    PriceChanged,
+    Reasked,
+    Reopened,
+    Started,
+    Stopped,
+    Told,
+    Withdrawn,
+)
+from orchestrator.core.money import Nano
+from orchestrator.core.ports import Row
+from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, Purpose, Query, Role
+from orchestrator.core.records import Join, Open
+from orchestrator.core.stopping import StopReason
+from orchestrator.core.wire import Json, Origin
+from orchestrator.report.data import (
+    ArmTally,
+    Bound,
+    Charge,
+    Counts,
+    JudgeTally,
+    Look,
+    Refusal,
+    ReportData,
+    Scores,
+    Spend,
+    State,
+    state_of,
+)
+
+
+def summarise(
+    rows: Iterable[Row],
+    *,
+    fingerprint: str = "",
+    run: str = "",
+    unstopped: State = State.INTERRUPTED,
+) -> ReportData:
+    """Fold a log into what is reported of it.
+
+    Parameters
+    ----------
+    rows : the log from its first row, as a store reads it; read once
+    fingerprint : hex head of the decision chain at the last `Stopped`, which only the store knows
+    run : the run's id
+    unstopped : what a log without a stop means: the process runs, was interrupted, or failed
+
+    Raises
+    ------
+    CorruptLog
+        The log does not begin with `Opened`.
+    """
+    rows = iter(rows)
+    first = next(rows, None)
+    if first is None or not isinstance(first.event, Opened):
+        raise CorruptLog("the log does not begin with the opening of a run", seq=1)
+    fold = _Fold(first.event, first.at)
+    for row in rows:
+        fold.take(row.at, row.event)
+    return fold.result(fingerprint, run, unstopped)
+
+
+_KEPT_LOOKS = 2000
+_KEPT_MODELS = 8
+_DETAIL_CHARS = 200
+
+
+@dataclass(slots=True)
+class _Purse:
+    settled: int = 0
+    uncertain: int = 0
+
+    def frozen(self) -> Charge:
+        return Charge(settled=Nano(self.settled), uncertain=Nano(self.uncertain))
+
+
+@dataclass(slots=True)
+class _Moments:
+    """Welford's running mean and sum of squares: one pass, no cancellation."""
+
+    n: int = 0
+    mean: float = 0.0
+    squares: float = 0.0
+
+    def add(self, x: float) -> None:
+        self.n += 1
+        step = x - self.mean
+        self.mean += step / self.n
+        self.squares += step * (x - self.mean)
+
+    def frozen(self, criterion: str) -> Scores:
+        return Scores(
+            criterion=criterion,
+            n=self.n,
+            mean=self.mean if self.n else math.nan,
+            sd=math.sqrt(self.squares / (self.n - 1)) if self.n > 1 else math.nan,
+        )
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counters of one judge or one arm."""
+
+    scores: list[_Moments]
+    asked: int = 0
+    answered: int = 0
+    missing: Counter[MissingReason] = field(default_factory=Counter)
+    purse: _Purse = field(default_factory=_Purse)
+    above_hold: int = 0
+    n_arrived: int = 0
+    took_s: float = 0.0
+    models: dict[str, None] = field(default_factory=dict)
+    down: str = ""
+
+
+class _Fold:
+    """The counters of one log. Money moves as in the engine's ledger, event by event."""
+
+    def __init__(self, opened: Opened, at: float) -> None:
+        identity: Mapping[str, Any] = opened.identity
+        self.opened = opened
+        self.identity = identity
+        self.cap = opened.cap
+        self.cards = list(opened.cards)
+        self.criteria: list[Mapping[str, Any]] = identity.get("criteria") or []
+        self.judge_docs: list[Mapping[str, Any]] = identity.get("judges") or []
+        self.arm_names: list[str] = identity.get("arms") or [""]
+        self.join = Join()
+        self.total = _Purse()
+        self.held = 0
+        self.judges = [self._tally() for _ in self.judge_docs]
+        self.arms = [self._tally() for _ in self.arm_names]
+        self.by_role = {role: _Purse() for role in Role}
+        self.by_purpose = {purpose: _Purse() for purpose in Purpose}
+        self.asked = self.answered = self.cached = self.parked = self.withdrawn = self.late = 0
+        self.missing: Counter[MissingReason] = Counter()
+        self.flags: Counter[str] = Counter()
+        self.billed_in_vain = 0
+        self.in_vain = _Purse()
+        self.examples: dict[MissingReason, str] = {}
+        self.units: set[int] = set()
+        self.refusal: Refusal | None = None
+        self.stop_reason: StopReason | None = None
+        self.limit = ""
+        self.looks: list[Look] = []
+        self.last_look: Look | None = None
+        self.n_looks, self.stride = 0, 1
+        self.seen: Looked | None = None
+        self.about: dict[str, Json] = {}
+        self.n_starts = 0
+        self.started_at = self.ended_at = at
+        self.active_s = 0.0
+
+    def _tally(self) -> _Tally:
+        return _Tally(scores=[_Moments() for _ in self.criteria])
+
+    # --- one event
+
+    def take(self, at: float, event: Event) -> None:
+        # A clock set back must not make time negative; a new process starts a new stretch of work.
+        if not isinstance(event, Started):
+            self.active_s += max(0.0, at - self.ended_at)
+        self.ended_at = at
+        match event:
+            case Asked(query=query, hold=hold, origin=origin):
+                self.asked += 1
+                self.cached += origin is Origin.CACHE
+                self.held += hold
+                self.refusal = None
+                if query.role is Role.JUDGE:
+                    self.judges[query.judge].asked += 1
+            case Arrived(q=q, took_s=took_s):
+                self._arrived(self.join.open[q].query, took_s)
+            case Told(q=q):
+                self._told(self.join.open[q])
+            case Reasked(q=q, hold=hold, ended=ended):
+                at_q = self.join.open[q]
+                self._charge(at_q, None if ended == LOST else at_q.outcome)
+                self.held += hold
+            case Parked(q=q) | Withdrawn(q=q) | Late(q=q) | Forfeited(q=q):
+                self._closed(self.join.open[q], event)
+            case Looked():
+                self._looked(event)
+            case _:
+                self._turned(event)
+        self.join.feed(event)
+
+    def _arrived(self, query: Query, took_s: float) -> None:
+        if query.role is Role.JUDGE:
+            judge = self.judges[query.judge]
+            judge.n_arrived += 1
+            judge.took_s += took_s
+
+    def _told(self, at: Open) -> None:
+        self._charge(at, at.outcome)
+        tallies = [self.arms[unit % len(self.arms)] for unit in at.query.units]
+        if at.query.role is Role.JUDGE:
+            tallies.append(self.judges[at.query.judge])
+        match at.outcome:
+            case Missing(reason=reason, detail=detail):
+                self.missing[reason] += 1
+                if detail:
+                    self.examples.setdefault(reason, detail[:_DETAIL_CHARS])
+                for tally in tallies:
+                    tally.missing[reason] += 1
+            case Judged() as judged:
+                self.answered += 1
+                self.flags.update(judged.flags)
+                for tally in tallies:
+                    tally.answered += 1
+                self._judged(at.query, judged)
+            case None:
+                pass
+
+    def _judged(self, query: Query, judged: Judged) -> None:
+        judge = self.judges[query.judge] if query.role is Role.JUDGE else None
+        if judge and len(judge.models) < _KEPT_MODELS and judged.served_model:
+            judge.models[judged.served_model] = None
+        for observation in judged.observations:
+            self.units.add(observation.unit)
+            if observation.value is None:
+                continue
+            arm = self.arms[observation.unit % len(self.arms)]
+            arm.scores[observation.criterion].add(observation.value)
+            if judge:
+                judge.scores[observation.criterion].add(observation.value)
+
+    def _closed(self, at: Open, event: Parked | Withdrawn | Late | Forfeited) -> None:
+        match event:
+            case Parked():
+                self.parked += 1
+                self.held -= at.hold
+            case Withdrawn():
+                self.withdrawn += 1
+                self.held -= at.hold
+            case Late(outcome=outcome):
+                self.late += 1
+                self._charge(at, outcome)
+            case Forfeited():
+                self._charge(at, None)
+
+    def _looked(self, event: Looked) -> None:
+        look = Look(
+            n_told=event.n_told,
+            settled=event.settled,
+            uncertain=event.uncertain,
+            held=event.held,
+            half_widths=event.half_widths,
+        )
+        self.last_look = look
+        if self.n_looks % self.stride == 0:
+            self.looks.append(look)
+        self.n_looks += 1
+        if len(self.looks) > _KEPT_LOOKS:
+            self.looks = self.looks[::2]
+            self.stride *= 2
+        if event.estimates:
+            self.seen = event
+
+    def _turned(self, event: Event) -> None:
+        """Take the rare events: those that change how the run stands."""
+        match event:
+            case Declined(hold=hold, account=account):
+                self.refusal = Refusal(hold=hold, free=self._free(account), account=account)
+            case JudgeDown(judge=judge, why=why):
+                self.judges[judge].down = why or "down"
+            case JudgeUp(judge=judge):
+                self.judges[judge].down = ""
+            case CapChanged(cap=cap):
+                self.cap, self.refusal = cap, None
+            case PriceChanged(judge=judge, card=card):
+                self.cards[judge] = card
+            case LimitReached(which=which):
+                self.limit = which
+            case Stopped(reason=reason):
+                self.stop_reason = reason
+            case Reopened():
+                # Its money is that of the late and forfeited calls since the stop, counted there.
+                self.stop_reason, self.limit, self.refusal = None, "", None
+            case Started(about=about):
+                self.n_starts += 1
+                self.about.update(about)
+            case _:
+                pass
+
+    # --- money
+
+    def _charge(self, at: Open, outcome: Outcome | None) -> None:
+        """Charge an attempt and release its hold; without an outcome the hold is uncertain."""
+        self.held -= at.hold
+        match outcome:
+            case Judged(cost=cost):
+                settled, uncertain = cost, Nano(0)
+            case Missing(cost=cost, uncertain=unknown):
+                settled, uncertain = cost, unknown
+            case None:
+                settled, uncertain = Nano(0), at.hold
+        purses = [self.total, self.by_role[at.query.role], self.by_purpose[at.query.purpose]]
+        if at.query.role is Role.JUDGE:
+            judge = self.judges[at.query.judge]
+            judge.above_hold += max(0, settled + uncertain - at.hold)
+            purses.append(judge.purse)
+        if not isinstance(outcome, Judged) and settled + uncertain:
+            self.billed_in_vain += 1
+            purses.append(self.in_vain)
+        for purse in purses:
+            purse.settled += settled
+            purse.uncertain += uncertain
+
+    def _free(self, account: str) -> Nano:
+        """Give what an account has free while nothing is outstanding."""
+        names = [doc["name"] for doc in self.judge_docs]
+        kind, _, name = account.partition(":")
+        cap, purse = self.cap, self.total
+        if kind == "judge" and name in names:
+            cap = self.opened.judge_caps[names.index(name)]
+            purse = self.judges[names.index(name)].purse
+        elif kind == "role" and name in self.opened.role_caps:
+            cap, purse = self.opened.role_caps[name], self.by_role[Role(name)]
+        return Nano(max(0, (cap or 0) - purse.settled - purse.uncertain))
+
+    # --- the result
+
+    def result(self, fingerprint: str, run: str, unstopped: State) -> ReportData:
+        state, reason = self._ending(unstopped)
+        identity = self.identity
+        estimates = tuple(read_estimate(e) for e in self.seen.estimates) if self.seen else ()
+        data: Mapping[str, Any] = identity.get("data") or {}
+        target = (identity.get("stop") or {}).get("target_half_width")
+        if self.last_look is not None and self.looks[-1] is not self.last_look:
+            self.looks.append(self.last_look)
+        n_items = int(data.get("n_items") or 0)
+        return ReportData(
+            name=str(identity.get("name") or ""),
+            run=run,
+            mock=bool(identity.get("mock")),
+            money=str(identity.get("money") or "real"),
+            state=state,
+            stop_reason=reason,
+            fingerprint=fingerprint,
+            seed=self.opened.seed,
+            identity=identity,
+            digest=self.opened.digest,
+            spend=self._spend(),
+            counts=self._counts(),
+            judges=tuple(map(self._judge, range(len(self.judges)))),
+            arms=tuple(map(self._arm, range(len(self.arms)))),
+            criteria=tuple(str(c["name"]) for c in self.criteria),
+            n_items=n_items,
+            n_units=n_items * len(self.arms),
+            n_units_answered=len(self.units),
+            refusal=self.refusal,
+            limit=self.limit,
+            examples={str(reason): detail for reason, detail in self.examples.items()},
+            curve=tuple(self.looks),
+            estimates=estimates,
+            are_final=self.seen is not None and self.seen.is_final and self.stop_reason is not None,
+            primary=_primary(estimates, identity.get("estimate") or []),
+            target_half_width=None if target is None else float(target),
+            about=self.about,
+            n_starts=self.n_starts,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            active_s=self.active_s,
+        )
+
+    def _ending(self, unstopped: State) -> tuple[State, StopReason | None]:
+        if self.stop_reason is not None:
+            return state_of(self.stop_reason), self.stop_reason
+        match unstopped:
+            case State.RUNNING:
+                return State.RUNNING, None
+            case State.FAILED:
+                return State.FAILED, StopReason.STORAGE
+            case _:
+                return State.INTERRUPTED, StopReason.INTERRUPTED
+
+    def _spend(self) -> Spend:
+        names = [str(doc["name"]) for doc in self.judge_docs]
+        spent = self.total.settled + self.total.uncertain
+        return Spend(
+            cap=self.cap,
+            settled=Nano(self.total.settled),
+            held=Nano(self.held),
+            uncertain=Nano(self.total.uncertain),
+            overrun=Nano(0 if self.cap is None else max(0, spent - self.cap)),
+            by_judge={n: j.purse.frozen() for n, j in zip(names, self.judges, strict=True)},
+            by_role=_used(self.by_role),
+            by_purpose=_used(self.by_purpose),
+            above_hold={
+                n: Nano(j.above_hold)
+                for n, j in zip(names, self.judges, strict=True)
+                if j.above_hold
+            },
+        )
+
+    def _counts(self) -> Counts:
+        return Counts(
+            asked=self.asked,
+            answered=self.answered,
+            cached=self.cached,
+            parked=self.parked,
+            withdrawn=self.withdrawn,
+            late=self.late,
+            missing=_in_order(self.missing),
+            flags=dict(sorted(self.flags.items())),
+            billed_in_vain=self.billed_in_vain,
+            in_vain=self.in_vain.frozen(),
+        )
+
+    def _judge(self, k: int) -> JudgeTally:
+        doc, tally = self.judge_docs[k], self.judges[k]
+        return JudgeTally(
+            name=str(doc["name"]),
+            adapter=str(doc.get("adapter") or ""),
+            model=str(doc.get("model") or ""),
+            card=self.cards[k],
+            asked=tally.asked,
+            answered=tally.answered,
+            missing=_in_order(tally.missing),
+            charge=tally.purse.frozen(),
+            latency_s=tally.took_s / tally.n_arrived if tally.n_arrived else math.nan,
+            served_models=tuple(tally.models),
+            down=tally.down,
+            scores=tuple(
+                m.frozen(str(c["name"])) for m, c in zip(tally.scores, self.criteria, strict=True)
+            ),
+        )
+
+    def _arm(self, a: int) -> ArmTally:
+        tally = self.arms[a]
+        n_lost = tally.missing.total() - tally.missing[MissingReason.EXHAUSTED]
+        return ArmTally(
+            name=self.arm_names[a],
+            answered=tally.answered,
+            missing=_in_order(tally.missing),
+            bounds=tuple(
+                _bound(m, c, n_lost) for m, c in zip(tally.scores, self.criteria, strict=True)
+            ),
+        )
+
+
+def _bound(moments: _Moments, criterion: Mapping[str, Any], n_lost: int) -> Bound:
+    """Put the missing verdicts at either end of the scale."""
+    total, n = moments.n * moments.mean, moments.n + n_lost
+    low, high = (math.nan if criterion.get(k) is None else criterion[k] for k in ("low", "high"))
+    return Bound(
+        criterion=str(criterion["name"]),
+        n=moments.n,
+        mean=moments.mean if moments.n else math.nan,
+        lowest=(total + n_lost * low) / n if n else math.nan,
+        highest=(total + n_lost * high) / n if n else math.nan,
+    )
+
+
+def _used(purses: Mapping[Any, _Purse]) -> dict[str, Charge]:
+    return {str(k): p.frozen() for k, p in purses.items() if p.settled or p.uncertain}
+
+
+def _in_order(missing: Counter[MissingReason]) -> dict[str, int]:
+    return {str(reason): missing[reason] for reason in MissingReason if missing[reason]}
+
+
+def _primary(estimates: tuple[Estimate, ...], entries: list[Mapping[str, Any]]) -> int | None:
+    """Find the primary estimate: the first one of the entry that says so, else of the first entry.
+
+    None while it is not there: before the stop a look holds only estimates of few names.
+    """
+    entry = next((e for e in entries if e.get("primary")), entries[0] if entries else {})
+    matches = (i for i, e in enumerate(estimates) if e.name == entry.get("name", e.name))
+    return next(matches, None)
+
+
+def read_estimate(document: Mapping[str, Any]) -> Estimate:
+    """Read what `Estimate.as_json` wrote; None stands for nan, unknown keys are left out."""
+    values = {f.name: document[f.name] for f in fields(Estimate) if f.name in document}
+    for column in ("value", "se", "lower", "upper"):
+        values[column] = tuple(math.nan if x is None else float(x) for x in values[column])
+    values["names"], values["flags"] = tuple(values["names"]), tuple(values.get("flags", ()))
+    return Estimate(**values | {"status": Status(values["status"])})

@@ -1,0 +1,516 @@
+"""The sentences that page, Markdown and screen share."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from orchestrator.core.estimate import Estimate, Status
+from orchestrator.core.money import PriceCard, format_usd
+from orchestrator.core.stopping import StopReason
+from orchestrator.core.wire import Json
+from orchestrator.report.data import Refusal, ReportData
+
+# --- text, money, numbers ----------------------------------------------------------------------
+
+_UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    """Replace what a terminal or a browser would obey or choke on.
+
+    Control characters (escape sequences begin with one), line separators, direction overrides and
+    lone surrogates become U+FFFD; tabs and line feeds become spaces.
+    """
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text).translate({9: " ", 10: " "})
+
+
+def columns(text: str) -> int:
+    """Count the columns that a text takes on a terminal."""
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in text)
+    return len(text) + wide - sum(unicodedata.combining(c) > 0 for c in text)
+
+
+def fit(text: str, width: int) -> str:
+    """Cut a text to a number of columns."""
+    if columns(text) <= width:
+        return text
+    while columns(text) > width - 3:
+        text = text[:-1]
+    return text + "..."
+
+
+def usd(amount: int, decimals: int = 3) -> str:
+    """Write an amount rounded to `decimals`, or to two digits where those would show less."""
+    kept = min(9, max(decimals, 11 - len(str(abs(amount)))))
+    quantum = 10 ** (9 - kept)
+    rounded = (abs(amount) + quantum // 2) // quantum * quantum
+    return format_usd(rounded if amount > 0 else -rounded, decimals=decimals)
+
+
+def places(half_width: float) -> int:
+    """Say how many decimals show two digits of a half-width."""
+    if not math.isfinite(half_width) or half_width <= 0:
+        return 3
+    return min(6, max(0, 1 - math.floor(math.log10(half_width))))
+
+
+def number(x: float | None, decimals: int = 3) -> str:
+    """Write a number; what is not known is a dash."""
+    if x is None or math.isnan(x):
+        return "\N{EN DASH}"
+    # Adding 0.0 turns a negative zero into zero.
+    return f"{round(x, decimals) + 0.0:,.{decimals}f}"
+
+
+def duration(seconds: float) -> str:
+    """Write a time as hours, minutes and seconds."""
+    minutes, s = divmod(round(seconds), 60)
+    h, m = divmod(minutes, 60)
+    return f"{h:02d}:{m:02d}:{s:02d}"
+
+
+def plural(n: int, noun: str) -> str:
+    """Write a count with its noun."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def label(name: str) -> str:
+    """Name an arm; the one arm of a campaign without arms has no name."""
+    return name or "all items"
+
+
+# --- what came out -----------------------------------------------------------------------------
+
+
+def with_interval(estimate: Estimate, i: int) -> str:
+    """Write the value of one name with its interval, to two digits of the half-width."""
+    lower, upper = estimate.lower[i], estimate.upper[i]
+    d = places((upper - lower) / 2)
+    value = number(estimate.value[i], d)
+    if math.isnan(estimate.value[i]):
+        return "not known"
+    if math.isnan(lower) or math.isnan(upper):
+        return f"{value} (uncertainty unknown)"
+    return f"{value} [{number(lower, d)}, {number(upper, d)}]"
+
+
+_NO_ANSWER = {
+    Status.EMPTY: "There is no answer yet: no verdict has come.",
+    Status.NOT_IDENTIFIED: "There is no answer: these data do not determine it.",
+    Status.FAILED: "There is no answer: the computation failed.",
+}
+
+
+def answer(data: ReportData) -> str:
+    """Say in one sentence what came out, with its interval."""
+    estimate = data.answer
+    if estimate is None:
+        return "There is no answer yet: estimates of many names are written at the stop."
+    if estimate.status in _NO_ANSWER:
+        return _NO_ANSWER[estimate.status]
+    sentence = _compared(estimate, data) or f"{headline(estimate)}."
+    return sentence if data.are_final else f"So far: {sentence}"
+
+
+def _compared(estimate: Estimate, data: ReportData) -> str | None:
+    """Put a single difference of two arms into words."""
+    if estimate.target != "difference" or len(estimate.names) != 1:
+        return None
+    pair = _pair(estimate.names[0], [arm.name for arm in data.arms])
+    if pair is None:
+        return None
+    new, old = pair
+    value, lower, upper = estimate.value[0], estimate.lower[0], estimate.upper[0]
+    d = places((upper - lower) / 2)
+    if math.isnan(lower) or math.isnan(upper):
+        return (
+            f"{new} differs from {old} by {number(value, d)}; how uncertain that is can't be "
+            "known from these data."
+        )
+    if lower <= 0 <= upper:
+        return (
+            f"{new} and {old} cannot be told apart: the difference is {with_interval(estimate, 0)}."
+        )
+    low, high = sorted((abs(lower), abs(upper)))
+    word = "better" if value > 0 else "worse"
+    size = f"{number(abs(value), d)} [{number(low, d)}, {number(high, d)}]"
+    return f"{new} is {word} than {old} by {size}."
+
+
+def _pair(name: str, arms: Sequence[str]) -> tuple[str, str] | None:
+    """Find the two arms that a difference names."""
+    pairs = ((new, old) for new in arms for old in arms if new != old)
+    return next((pair for pair in pairs if name == " - ".join(pair)), None)
+
+
+_TARGETS = {"arms": "mean", "units": "score", "difference": "difference", "judges": "mean by judge"}
+
+
+def target(estimate: Estimate) -> str:
+    """Say in a word or two what is estimated."""
+    return _TARGETS.get(estimate.target, _spaced(estimate.target))
+
+
+def headline(estimate: Estimate) -> str:
+    """Write an estimate on one line: all names if they are few, else the ends."""
+    what, n = target(estimate).capitalize(), len(estimate.names)
+    if n <= 4:
+        values = (
+            f"{label(name)} {with_interval(estimate, i)}" for i, name in enumerate(estimate.names)
+        )
+        return f"{what}: {', '.join(values)}"
+    order = by_value(estimate)
+    if not order:
+        return f"{what}: none of {n:,} is known yet"
+    low, high = order[0], order[-1]
+    return (
+        f"Of {n:,} {estimate.target}, {label(estimate.names[high])} is highest, "
+        f"{with_interval(estimate, high)}, and {label(estimate.names[low])} lowest, "
+        f"{with_interval(estimate, low)}"
+    )
+
+
+# --- the table of an estimate ------------------------------------------------------------------
+
+EDGE = 20
+"""Of more than twice as many names, so many of the lowest and of the highest are listed."""
+
+
+def by_value(estimate: Estimate) -> list[int]:
+    """List the names that have a value, lowest first, ties by their order."""
+    known = (i for i, value in enumerate(estimate.value) if not math.isnan(value))
+    return sorted(known, key=estimate.value.__getitem__)
+
+
+def shown(estimate: Estimate) -> list[int]:
+    """Choose the names that are listed: all, or the lowest and the highest."""
+    n = len(estimate.names)
+    if n <= 2 * EDGE:
+        return list(range(n))
+    order = by_value(estimate)
+    return order if len(order) <= 2 * EDGE else order[:EDGE] + order[-EDGE:]
+
+
+def columns_of(estimate: Estimate, rows: Sequence[int]) -> dict[str, list[str]]:
+    """Write an estimate's columns for some names; worst cases only where something is missing."""
+    n = len(estimate.names)
+    found: Mapping[str, Sequence[Json]] = estimate.diagnostics.get("by_name") or {}
+    by_name = {key: column for key, column in found.items() if len(column) == n}
+    ends = [(estimate.lower[i], estimate.upper[i]) for i in rows]
+    digits = [places((upper - lower) / 2) for lower, upper in ends]
+    at = list(zip(rows, digits, strict=True))
+    columns = {
+        "value": [number(estimate.value[i], d) for i, d in at],
+        "interval": [_range(*end, d) for end, d in zip(ends, digits, strict=True)],
+        "standard error": [number(estimate.se[i], d + 1) for i, d in at],
+    }
+    for key, head in _COUNTS.items():
+        if any(by_name.get(key, ())):
+            columns[head] = [f"{by_name[key][i]:,}" for i in rows]
+    if "missing" in columns and {"worst_lower", "worst_upper"} <= by_name.keys():
+        low, high = by_name["worst_lower"], by_name["worst_upper"]
+        columns["worst case"] = [_range(low[i], high[i], d) for i, d in at]
+    return columns
+
+
+_COUNTS = {
+    "n_items": "items",
+    "n_clusters": "clusters",
+    "n_answers": "answers",
+    "missing": "missing",
+}
+
+
+def _range(low: float | None, high: float | None, decimals: int) -> str:
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return "not known"
+    return f"[{number(low, decimals)}, {number(high, decimals)}]"
+
+
+# --- why it ended, and what holds ----------------------------------------------------------------
+
+_STOPS = {
+    StopReason.FINISHED: "The design is complete: all that it asks for was asked.",
+    StopReason.PRECISION: "The precision target is reached.",
+    StopReason.SEPARATED: "The ranking is separated.",
+    StopReason.GATE_DECIDED: "The gate is decided.",
+    StopReason.BUDGET: "The budget is used up",
+    StopReason.LIMIT: "A limit is reached",
+    StopReason.DEADLINE: "The time is used up.",
+    StopReason.JUDGES_DOWN: "No judge is left that takes questions.",
+    StopReason.OVERRUN: "A provider billed more than its own limit allows, past the cap.",
+    StopReason.USER: "The user stopped the run.",
+    StopReason.INTERRUPTED: "The run was interrupted and can be resumed.",
+    StopReason.STORAGE: "The disk refused a write; the run can be resumed once there is room.",
+}
+
+
+def next_call(refusal: Refusal) -> str:
+    """Say what the next call needs and what is left; both exact."""
+    needs = format_usd(refusal.hold, decimals=3)
+    left = format_usd(refusal.free, decimals=3)
+    where = "" if refusal.account == "campaign" else f" in {refusal.account}"
+    return f"next call needs {needs}, {left} left{where}"
+
+
+def ending(data: ReportData) -> str:
+    """Say why the run ended."""
+    if data.stop_reason is None:
+        return "The run is under way; these numbers are not final."
+    sentence = _STOPS[data.stop_reason]
+    match data.stop_reason:
+        case StopReason.BUDGET:
+            return f"{sentence}: {next_call(data.refusal)}." if data.refusal else f"{sentence}."
+        case StopReason.LIMIT:
+            return f"{sentence}: {data.limit}." if data.limit else f"{sentence}."
+        case _:
+            return sentence
+
+
+def precision(data: ReportData) -> str | None:
+    """Say whether the precision target is met; None without a target."""
+    if data.target_half_width is None:
+        return None
+    width = data.answer.half_width if data.answer else math.nan
+    now = "unknown" if math.isnan(width) else f"±{number(width, places(width))}"
+    verdict = "met" if data.target_met else "not met"
+    wanted = f"±{data.target_half_width:g}"
+    return f"Precision target {wanted}: {verdict}, the half-width is {now}."
+
+
+def mock_notice(data: ReportData) -> str | None:
+    """Say that no judge was real; None where some were."""
+    if data.mock:
+        return "mock: every verdict was made up by mock judges, and no money was spent."
+    return None
+
+
+def money_kind(data: ReportData) -> str:
+    """Say whether the dollars are real."""
+    if data.money == "real":
+        return "real dollars, at the price sheet in force"
+    return "simulated dollars: nothing was billed"
+
+
+_FLAGS = {
+    "missing_differs_by_arm": "missing differs by arm: read the worst-case bounds",
+    "missing_test_rough": "few are missing, so the test of whether they differ by arm is approximate",
+    "identical_repeats": "a judge's repeats are nearly all identical: copies, not new evidence",
+    "panel_incomplete": "some units lack the answer of a judge, so panels differ between units",
+    "few_clusters": "few items or clusters: the interval is wide because it assumes little",
+    "no_answers": "no verdict has come",
+    "usage_missing": "the provider did not say what it counted, so the hold was charged",
+    "resampled": "recorded answers were drawn again with replacement",
+}
+
+
+def flag(word: str) -> str:
+    """Put a flag into words."""
+    return _FLAGS.get(word, _spaced(word))
+
+
+def method(estimate: Estimate) -> str:
+    """Say how the intervals were made, of what, and from how much."""
+    watching = (
+        "hold although one looked at every result"
+        if estimate.watching_covered
+        else "hold for one look at the end"
+    )
+    parts = [
+        f"{estimate.level * 100:g}% intervals ({estimate.interval}); they {watching}",
+        f"estimand: {estimate.estimand}" if estimate.estimand else "",
+        f"error split: {estimate.alpha_split}" if estimate.alpha_split not in {"", "none"} else "",
+        f"family: {estimate.family}" if estimate.family else "",
+        f"{plural(estimate.n_items, 'item')}, {plural(estimate.n_answers, 'answer')}",
+    ]
+    return "; ".join(part for part in parts if part) + "."
+
+
+def outlook(data: ReportData) -> str | None:
+    """Say what doubling the spend could buy; None where nothing can be said."""
+    known = data.half_widths
+    if not known or not data.spend.settled:
+        return None
+    width = known[-1][1] / math.sqrt(2)
+    return (
+        f"Another {usd(data.spend.settled)} (as much again) would bring it to "
+        f"±{number(width, places(width))} at best: widths shrink with the square "
+        "root of the number of answers, and not at all where the items are used up."
+    )
+
+
+def limits(data: ReportData) -> list[str]:
+    """List what these numbers cannot tell."""
+    lines = [
+        "Judges can share a bias; no interval here shows it, only human labels can.",
+        "An interval is about what these judges would say of its estimand, not about the truth.",
+    ]
+    if data.estimates and not all(e.watching_covered for e in data.estimates):
+        lines.append(
+            "The intervals hold for one look at the end; whoever stops when they look good "
+            "makes them too narrow."
+        )
+    if not data.are_final:
+        lines.append(
+            "The run has not come to its stop: these estimates are those of the last look."
+        )
+    if data.counts.n_missing:
+        lines.append(
+            f"{plural(data.counts.n_missing, 'answer')} missing: left out of every mean, never "
+            "scored 0; the bounds show how far they could move it."
+        )
+    if data.spend.uncertain:
+        lines.append(
+            "Uncertain money was charged against the cap because no one knows whether those "
+            "attempts were billed; the bill may be lower."
+        )
+    if data.mock:
+        lines.append("The judges are mock judges: nothing here is about a real model.")
+    elif data.money != "real":
+        lines.append("The verdicts are recorded ones and the dollars simulated.")
+    else:
+        lines.append(
+            "The cap can't be passed at the price sheet in force; a provider that changes its "
+            "prices during a run can."
+        )
+    return lines
+
+
+def price(card: PriceCard) -> str:
+    """Write what a judge charges."""
+    if card.is_free:
+        return "free"
+    parts = []
+    if card.input or card.output:
+        # One pico-USD a token is 1,000 nano-USD a million tokens.
+        rates = f"{usd(card.input * 1000, 2)} in, {usd(card.output * 1000, 2)} out"
+        parts.append(f"{rates} per 1M tokens")
+    if card.per_call:
+        parts.append(f"{usd(-(-card.per_call // 1000), 2)} a call")
+    return " + ".join(parts)
+
+
+def command(data: ReportData) -> str:
+    """Write the command that starts such a run again."""
+    given = data.about.get("command")
+    return str(given) if given else f"sortition run campaign.yaml --seed {data.seed}"
+
+
+def facts(data: ReportData) -> dict[str, str]:
+    """Gather what is needed to repeat the run."""
+    identity: Mapping[str, Json] = data.identity
+    source = identity.get("data") or {}
+    known = {
+        "started": f"{datetime.fromtimestamp(data.started_at, UTC):%Y-%m-%d %H:%M} UTC",
+        "seed": str(data.seed),
+        "fingerprint": data.fingerprint,
+        "campaign digest": data.digest,
+        "data digest": str(source.get("digest") or ""),
+        "rubric": str(identity.get("rubric") or (identity.get("task") or {}).get("rubric") or ""),
+        "models served": "; ".join(
+            f"{j.name}: {', '.join(j.served_models)}" for j in data.judges if j.served_models
+        ),
+        "prices": "; ".join(
+            f"{j.name}: {price(j.card)}{_source(data, j.name)}" for j in data.judges
+        ),
+        "versions": ", ".join(f"{k} {v}" for k, v in data.versions.items()),
+    }
+    told = {
+        _spaced(key): str(value)
+        for key, value in data.about.items()
+        if key not in {"command", "pid"} and isinstance(value, str | int | float)
+    }
+    return {key: value for key, value in (known | told).items() if value}
+
+
+def _source(data: ReportData, judge: str) -> str:
+    """Say where a judge's price was read."""
+    sources = data.about.get("prices")
+    source = sources.get(judge) if isinstance(sources, Mapping) else None
+    return f" ({source})" if source else ""
+
+
+def fate(data: ReportData) -> str:
+    """Say what became of the questions."""
+    counts = data.counts
+    parts = [
+        f"{plural(counts.asked, 'question')} asked",
+        f"{counts.answered:,} answered",
+        f"{counts.n_missing:,} missing",
+        f"{counts.cached:,} from the cache" if counts.cached else "",
+        f"{counts.parked:,} given back because their judge was down" if counts.parked else "",
+        f"{counts.withdrawn:,} withdrawn unsent at the stop" if counts.withdrawn else "",
+        f"{counts.late:,} answered too late to count" if counts.late else "",
+        f"{data.n_units_answered:,} of {data.n_units:,} units have an answer",
+    ]
+    return ", ".join(part for part in parts if part) + "."
+
+
+def diagnostics(estimate: Estimate) -> str:
+    """Write the plain values among the diagnostics on one line."""
+    parts = []
+    for key, value in estimate.diagnostics.items():
+        if _is_plain(value):
+            parts.append(f"{_spaced(key)} {_cell(value)}")
+        elif isinstance(value, Mapping) and value and all(map(_is_plain, value.values())):
+            inner = ", ".join(f"{_spaced(k)} {_cell(v)}" for k, v in value.items())
+            parts.append(f"{_spaced(key)}: {inner}")
+    return "; ".join(parts)
+
+
+class Grid(NamedTuple):
+    """A table among the diagnostics."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def grids(estimate: Estimate) -> list[Grid]:
+    """Find the tables among the diagnostics: lists of flat records with the same keys."""
+    return [
+        Grid(
+            _spaced(key),
+            tuple(map(_spaced, value[0])),
+            tuple(tuple(map(_cell, record.values())) for record in value),
+        )
+        for key, value in estimate.diagnostics.items()
+        if isinstance(value, list) and value and all(_is_record(r, value[0]) for r in value)
+    ]
+
+
+def _is_record(value: Json, first: Json) -> bool:
+    return (
+        isinstance(value, Mapping)
+        and value.keys() == first.keys()
+        and all(map(_is_plain, value.values()))
+    )
+
+
+def _is_plain(value: Json) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _cell(value: Json) -> str:
+    match value:
+        case None:
+            return number(None)
+        case bool():
+            return "yes" if value else "no"
+        case str():
+            return value
+        case int():
+            return f"{value:,}"
+        case _:
+            return f"{value:.4g}"
+
+
+def _spaced(word: str) -> str:
+    return word.replace("_", " ")

@@ -1,0 +1,139 @@
+"""A run directory: its name, its log, and the files that are derived from the log."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from orchestrator.core.errors import StoreError
+from orchestrator.core.events import Event
+from orchestrator.core.wire import Json
+from orchestrator.report import html, markdown
+from orchestrator.report.data import ReportData, State
+from orchestrator.report.export import export
+from orchestrator.report.result import document
+from orchestrator.report.screen import Progress
+from orchestrator.report.summary import summarise
+from orchestrator.store.lock import owner
+from orchestrator.store.sqlite import DB_NAME, LOCK_NAME, SqliteReader, SqliteStore
+
+RESULT_NAME = "result.json"
+
+
+def new_name(campaign: str) -> str:
+    """Name a run: when, what, and four letters; legal on every file system, sorts by time."""
+    slug = re.sub(r"[^a-z0-9]+", "-", campaign.lower()).strip("-")[:40] or "run"
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{slug}-{secrets.token_hex(2)}"
+
+
+async def create(target: Path, opening: Callable[[SqliteStore], list[Event]]) -> None:
+    """Make a run directory appear at once, with its opening already durable.
+
+    A kill before that leaves nothing to resume.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unborn = target.with_name(f".{target.name}.new")
+    shutil.rmtree(unborn, ignore_errors=True)
+    unborn.mkdir()
+    store = SqliteStore.create(unborn)
+    try:
+        await store.append(opening(store))
+    finally:
+        store.close()
+    unborn.rename(target)
+
+
+@contextmanager
+def reading(directory: Path) -> Iterator[SqliteReader]:
+    """Read a run, also one that is under way."""
+    reader = SqliteReader(directory)
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def summary(directory: Path, *, unstopped: State = State.INTERRUPTED) -> ReportData:
+    """Summarise a run from its log."""
+    with reading(directory) as reader:
+        data = summarise(reader.read(), run=directory.name, unstopped=unstopped)
+        return replace(data, fingerprint=reader.fingerprint)
+
+
+def write_result(directory: Path, data: ReportData) -> dict[str, Json]:
+    """Write `result.json`."""
+    result = document(data)
+    _write(directory / RESULT_NAME, json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    return result
+
+
+def write_manifest(directory: Path, manifest: Mapping[str, Json], resolved: str) -> None:
+    """Write what the run was made from: versions, hashes, prices; and the file as resolved."""
+    text = json.dumps(manifest, indent=1, ensure_ascii=False, sort_keys=True)
+    _write(directory / "manifest.json", text + "\n")
+    _write(directory / "config.resolved.yaml", resolved)
+
+
+def write_report(data: ReportData, path: Path) -> None:
+    """Write a report as HTML or, by the ending, Markdown."""
+    text = markdown.render(data) if path.suffix == ".md" else html.render(data)
+    _write(path, text)
+
+
+def write_export(directory: Path, path: Path) -> int:
+    """Export answers or scores, by the name and ending of the path; give how many rows."""
+    with reading(directory) as reader:
+        return export(path, reader.read(), reader.get_blob)
+
+
+def running(directory: Path) -> str | None:
+    """Say which process is carrying a run on, None if none is."""
+    return owner(directory / LOCK_NAME)
+
+
+def unstopped(directory: Path) -> State:
+    """Say what a log without a stop means: its process lives, or it was interrupted."""
+    return State.RUNNING if running(directory) else State.INTERRUPTED
+
+
+def progress(directory: Path) -> Progress:
+    """Read how a run stands, from its progress row: no fold, however long the log is."""
+    with reading(directory) as reader:
+        body = reader.progress()
+        shown = Progress(run=directory.name) if body is None else Progress.from_json(body)
+        if reader.is_stopped() or running(directory):
+            return shown
+    return replace(shown, state=str(State.INTERRUPTED), in_flight=0)
+
+
+def newest(parent: Path, *, unfinished: bool) -> Path:
+    """Find the newest run of a folder.
+
+    Raises
+    ------
+    StoreError
+        There is none.
+    """
+    runs = sorted(
+        (path.parent for path in parent.glob(f"*/{DB_NAME}")), key=lambda p: p.name, reverse=True
+    )
+    for run in runs:
+        with reading(run) as reader:
+            if not unfinished or not reader.is_stopped():
+                return run
+    kind = "unfinished run" if unfinished else "run"
+    raise StoreError(f"no {kind} in {parent}")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a whole file or nothing of it."""
+    unborn = path.with_name(f".{path.name}.new")
+    unborn.write_text(text, encoding="utf-8", errors="replace", newline="\n")
+    unborn.replace(path)

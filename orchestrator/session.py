@@ -1,0 +1,371 @@
+"""One process's part of a run: open the log, mend it, go on, derive what people read."""
+
+from __future__ import annotations
+
+import os
+import platform
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio.abc import TaskStatus
+
+from orchestrator import rundir
+from orchestrator.build import Blueprint
+from orchestrator.core.errors import ConfigError, CorruptLog, IdentityChanged, StorageFailed
+from orchestrator.core.estimate import Estimate
+from orchestrator.core.events import (
+    CapChanged,
+    Event,
+    JudgeUp,
+    Opened,
+    PriceChanged,
+    Reopened,
+    Started,
+)
+from orchestrator.core.ids import JudgeIx
+from orchestrator.core.money import Nano, format_usd
+from orchestrator.core.stopping import StopReason
+from orchestrator.core.wire import Json
+from orchestrator.engine.dispatch import Dispatcher
+from orchestrator.engine.fold import State
+from orchestrator.engine.resume import repair, take_up
+from orchestrator.engine.scheduler import Scheduler
+from orchestrator.report.data import State as Ending
+from orchestrator.report.data import state_of
+from orchestrator.report.export import answers
+from orchestrator.report.screen import JudgeProgress, Progress
+from orchestrator.report.summary import read_estimate
+from orchestrator.report.wording import headline
+from orchestrator.store.archive import BlobArchive, KeepPrompts, KeepReplies
+from orchestrator.store.sqlite import SqliteStore
+
+_PACKAGES = ("sortition", "anyio", "numpy", "scipy", "msgspec", "pydantic", "genai-prices")
+
+Observer = Callable[[Progress, Sequence[Event]], None]
+"""Hears how the run stands and what happened, after each commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What a run came to; `document` is its `result.json`."""
+
+    directory: Path
+    document: dict[str, Json]
+
+    @property
+    def state(self) -> str:
+        """`finished`, `stopped`, `interrupted` or `failed`."""
+        return str(self.document["state"])
+
+    @property
+    def stop_reason(self) -> str:
+        """Why the run ended."""
+        return str(self.document["stop_reason"])
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of the command for this result."""
+        return int(self.document["exit_code"])
+
+    @property
+    def estimates(self) -> tuple[Estimate, ...]:
+        """All estimates, the primary one first."""
+        return tuple(
+            read_estimate({**e, "diagnostics": d})
+            for e, d in zip(
+                self.document["estimates"],
+                self.document["diagnostics"]["estimates"],
+                strict=True,
+            )
+        )
+
+    @property
+    def spend(self) -> dict[str, Json]:
+        """Money in nano-USD: cap, settled, uncertain, by judge, role and purpose."""
+        return dict(self.document["spend"])
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """Questions without a verdict, by reason."""
+        return dict(self.document["counts"]["missing"])
+
+    def to_pandas(self) -> Any:
+        """Give all answers as a data frame, one row a verdict.
+
+        Raises
+        ------
+        ImportError
+            pandas is not installed.
+        """
+        import pandas as pd  # noqa: PLC0415  # not a dependency
+
+        with rundir.reading(self.directory) as reader:
+            return pd.DataFrame(list(answers(reader.read(), reader.get_blob)))
+
+
+async def start(directory: Path, blueprint: Blueprint, about: Mapping[str, Json]) -> None:
+    """Make a new run directory: the opening, and how the campaign is loaded again."""
+
+    def opening(store: SqliteStore) -> list[Event]:
+        store.put_blob(blueprint.frame)
+        return [blueprint.crew.opened, _started(blueprint, about)]
+
+    await rundir.create(directory, opening)
+    rundir.write_manifest(directory, blueprint.manifest(), blueprint.resolved())
+
+
+@dataclass(slots=True)
+class Session:
+    """Carries on one run until it stops or is interrupted."""
+
+    directory: Path
+    blueprint: Blueprint
+    about: Mapping[str, Json]
+    max_in_flight: int | None = None
+    observe: Observer | None = None
+    is_interrupted: bool = False
+    _scheduler: Scheduler | None = None
+    _began: float = field(default_factory=time.monotonic)
+
+    async def carry_out(self) -> Result:
+        """Open the log, go on to the end, write what is derived.
+
+        Raises
+        ------
+        RunLocked, IdentityChanged, ConfigError, StorageFailed
+            In all cases but the last, nothing was written.
+        """
+        store = SqliteStore.open(self.directory)
+        try:
+            state, is_new = self._fold(store)
+            events = repair(state)
+            events += self._changes(state)
+            if state.stopped is None and not is_new:
+                events.append(_started(self.blueprint, self.about, store.took_over))
+            if events:
+                await store.append(events, self._progress(state, None).to_json())
+            if state.stopped is None:
+                await self._go_on(state, store)
+        except StorageFailed:
+            with suppress(OSError):  # the disk is full, so this may fail too
+                data = rundir.summary(self.directory, unstopped=Ending.FAILED)
+                rundir.write_result(self.directory, data)
+            raise
+        finally:
+            store.close()
+            await self._close_judges()
+        return self._derive()
+
+    def interrupt(self) -> None:
+        """Drain the run, or cut it if it is draining already."""
+        self.is_interrupted = True
+        if self._scheduler is not None:
+            self._scheduler.interrupt()
+
+    def _fold(self, store: SqliteStore) -> tuple[State, bool]:
+        """Fold the log; say whether the run is new."""
+        rows = store.read()
+        first = next(rows, None)
+        if first is None or not isinstance(first.event, Opened):
+            raise CorruptLog("the log does not begin with the opening of a run", seq=1)
+        check_identity(first.event, self.blueprint.crew.opened)
+        state = State(replace(self.blueprint.crew, opened=first.event))
+        state.apply(first.event)
+        take_up(state, rows)
+        is_new = not state.n_asked and not store.took_over
+        return state, is_new
+
+    def _changes(self, state: State) -> list[Event]:
+        """Bring into the log what may change between processes; gives the events, applied.
+
+        A changed cap or price, and judges that were down: a resume tries them again.
+        """
+        now = self.blueprint.crew.opened
+        account = state.ledger.campaign
+        spent = account.settled + account.uncertain
+        if now.cap is not None and now.cap < spent and now.cap != account.cap:
+            raise ConfigError(
+                f"budget.usd: {format_usd(now.cap)} is less than the {format_usd(spent)} that this "
+                "run has spent; nothing was changed"
+            )
+        events: list[Event] = []
+        if state.stopped is not None:
+            if not _may_reopen(state, now):
+                return []
+            events.append(
+                Reopened(settled=Nano(account.settled), uncertain=Nano(account.uncertain))
+            )
+        if now.cap != account.cap:
+            events.append(CapChanged(cap=now.cap))
+        for ix, (judge, card) in enumerate(zip(state.judges, now.cards, strict=True)):
+            if card != state.cards[ix]:
+                events.append(PriceChanged(judge=JudgeIx(ix), card=card))
+            if judge.is_down:
+                events.append(JudgeUp(judge=JudgeIx(ix)))
+        for event in events:
+            state.apply(event)
+        return events
+
+    async def _go_on(self, state: State, store: SqliteStore) -> None:
+        keep = self.blueprint.file.campaign.output.keep
+        archive = BlobArchive(store, KeepPrompts(keep.prompts), KeepReplies(keep.replies))
+        latest = self._progress(state, None)
+
+        def progress(state: State, dispatcher: Dispatcher) -> bytes:
+            nonlocal latest
+            latest = self._progress(state, dispatcher)
+            return latest.to_json()
+
+        def observe(events: Sequence[Event]) -> None:
+            if self.observe is not None:
+                self.observe(latest, events)
+
+        self._scheduler = Scheduler(
+            state,
+            store,
+            archive,
+            self.blueprint.operation(self.max_in_flight),
+            progress=progress,
+            observe=observe,
+        )
+        async with anyio.create_task_group() as tasks:
+            if threading.current_thread() is threading.main_thread():
+                await tasks.start(self._listen)
+            await self._scheduler.run()
+            tasks.cancel_scope.cancel()
+
+    async def _listen(self, *, task_status: TaskStatus[None]) -> None:
+        """Drain at the first SIGINT or SIGTERM, cut at the second."""
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            task_status.started()
+            async for _ in signals:
+                self.interrupt()
+
+    async def _close_judges(self) -> None:
+        with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+            for judge in self.blueprint.crew.judges:
+                await judge.adapter.aclose()
+
+    # --- what is derived ------------------------------------------------------------------------
+
+    def _progress(self, state: State, dispatcher: Dispatcher | None) -> Progress:
+        account = state.ledger.campaign
+        look = state.last_look
+        shown = look.estimates[0] if look is not None and look.estimates else None
+        missing: dict[str, int] = {}
+        for judge in state.judges:
+            for reason, n in judge.missing.items():
+                missing[reason] = missing.get(reason, 0) + n
+        draining = self.is_interrupted and state.stopped is None
+        return Progress(
+            name=self.blueprint.name,
+            run=self.directory.name,
+            state=str(Ending.RUNNING if state.stopped is None else state_of(state.stopped)),
+            n_asked=state.n_asked,
+            n_told=state.n_told,
+            n_open=len(state.open),
+            in_flight=dispatcher.in_flight if dispatcher else 0,
+            settled=account.settled,
+            held=account.held,
+            uncertain=account.uncertain,
+            cap=account.cap,
+            missing=missing,
+            judges=tuple(
+                JudgeProgress(
+                    name=judge.name,
+                    asked=at.asked,
+                    answered=at.answered,
+                    in_flight=dispatcher.lanes[ix].in_flight if dispatcher else 0,
+                    state=f"down: {at.why_down}" if at.is_down else "ok",
+                )
+                for ix, (judge, at) in enumerate(
+                    zip(state.crew.judges, state.judges, strict=True)
+                )
+            ),
+            headline=headline(read_estimate(shown)) if shown else "",
+            half_width=look.half_widths[0] if look is not None and look.half_widths else None,
+            target=state.crew.stop.target_half_width,
+            waiting="interrupted: calls under way are received, nothing more is asked"
+            if draining
+            else "",
+            elapsed_s=time.monotonic() - self._began,
+            mock=self.blueprint.is_mock,
+        )
+
+    def _derive(self) -> Result:
+        data = rundir.summary(self.directory)
+        for form in self.blueprint.file.campaign.output.formats:
+            if form in {"html", "md"}:
+                rundir.write_report(data, self.directory / f"report.{form}")
+            else:
+                rundir.write_export(self.directory, self.directory / f"answers.{form}")
+        return Result(
+            directory=self.directory, document=rundir.write_result(self.directory, data)
+        )
+
+
+def check_identity(recorded: Opened, now: Opened) -> None:
+    """Compare a campaign with the one that a run was opened with.
+
+    Raises
+    ------
+    IdentityChanged
+        Naming each field that differs.
+    """
+    if recorded.digest != now.digest:
+        raise IdentityChanged(list(differences(recorded.identity, now.identity)) or ["digest"])
+
+
+def differences(a: Json, b: Json, path: str = "") -> Iterator[str]:
+    """Name the places in which two JSON documents differ."""
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        for key in sorted(a.keys() | b.keys()):
+            yield from differences(a.get(key), b.get(key), f"{path}.{key}".removeprefix("."))
+    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+        for ix, (x, y) in enumerate(zip(a, b, strict=True)):
+            yield from differences(x, y, f"{path}[{ix}]")
+    elif a != b:
+        yield path
+
+
+def _may_reopen(state: State, now: Opened) -> bool:
+    """Whether a stopped run can go on: more money, another stretch of time, judges mended."""
+    match state.stopped:
+        case StopReason.BUDGET | StopReason.OVERRUN:
+            cap = state.ledger.campaign.cap
+            return cap is not None and (now.cap is None or now.cap > cap)
+        case StopReason.JUDGES_DOWN | StopReason.DEADLINE | StopReason.USER:
+            return True
+        case _:
+            return False
+
+
+
+
+def _started(
+    blueprint: Blueprint, about: Mapping[str, Json], took_over: str | None = None
+) -> Started:
+    return Started(
+        about={
+            **about,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "platform": platform.platform(),
+            "python": platform.python_version(),
+            "versions": {name: version(name) for name in _PACKAGES},
+            "prices": {
+                judge.name: price.source
+                for judge, price in zip(blueprint.crew.judges, blueprint.prices, strict=True)
+            },
+            "took_over": took_over,
+        }
+    )

@@ -1,0 +1,139 @@
+"""What is asked of a judge: scales, criteria, and the task `rate`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Discriminator, Field
+
+from orchestrator.core.scale import COMPOSITE, Criterion, Scale, ScaleType
+from orchestrator.quantities import Lax, Loc, Model, Name
+
+DEFAULT_CRITERION = "score"
+"""The name of the one criterion that the shorthand `task.scale` makes."""
+
+
+class BooleanScale(Model):
+    """Yes or no; `labels` are the words for false and true."""
+
+    type: Literal["boolean"]
+    labels: Annotated[tuple[Name, Name], Lax] = ("no", "yes")
+
+    def contradictions(self) -> Iterable[tuple[Loc, str]]:
+        """Refuse one word for both verdicts."""
+        if self.labels[0] == self.labels[1]:
+            yield ("labels",), "wants two different words"
+
+    def value(self) -> Scale:
+        """Give the scale."""
+        return Scale(type=ScaleType.BOOLEAN, labels=self.labels)
+
+
+class NumberScale(Model):
+    """Numbers from `min` to `max`, both admitted."""
+
+    type: Literal["integer", "float"]
+    low: float = Field(alias="min")
+    high: float = Field(alias="max")
+
+    def contradictions(self) -> Iterable[tuple[Loc, str]]:
+        """Refuse an empty range, and broken ends of an integer scale."""
+        if not self.low < self.high:
+            yield ("max",), f"wants more than min, {self.low:g}, not {self.high:g}"
+        for key, end in (("min", self.low), ("max", self.high)):
+            if self.type == "integer" and end != int(end):
+                yield (key,), f"wants a whole number, not {end:g}"
+
+    def value(self) -> Scale:
+        """Give the scale."""
+        return Scale(type=ScaleType(self.type), low=self.low, high=self.high)
+
+
+class PreferenceScale(Model):
+    """Which of two is better; with `ties`, neither is a verdict too."""
+
+    type: Literal["preference"]
+    ties: bool = False
+
+    def value(self) -> Scale:
+        """Give the scale."""
+        return Scale(type=ScaleType.PREFERENCE, ties=self.ties)
+
+
+AnyScale = Annotated[BooleanScale | NumberScale | PreferenceScale, Discriminator("type")]
+
+
+class CriterionEntry(Model):
+    """One thing to rate, with its weight in the composite."""
+
+    name: Name
+    scale: AnyScale
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    description: str = ""
+
+    def contradictions(self) -> Iterable[tuple[Loc, str]]:
+        """Keep the reserved name free."""
+        if self.name == COMPOSITE:
+            yield ("name",), f'"{COMPOSITE}" is the weighted mean of all criteria; wants another'
+
+    def value(self) -> Criterion:
+        """Give the criterion."""
+        return Criterion(
+            name=self.name,
+            scale=self.scale.value(),
+            weight=self.weight,
+            description=self.description,
+        )
+
+
+class OutputForm(Model):
+    """How a verdict is given: by which route, and whether and where with a reason."""
+
+    route: Literal["auto", "schema", "tool", "text", "logprob"] = "auto"
+    reason: Literal["none", "before", "after"] = "none"
+
+
+class Asking(Model):
+    """What every task has: a rubric, one scale or several criteria, and the form of the answer.
+
+    `rubric` holds the text; in the file it is inline or `file://PATH`, and absent it is the
+    built-in text of the kind.
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"boolean", "integer", "float"})
+    """Types of scale that verdicts of this kind can have."""
+
+    rubric: str | None = None
+    scale: AnyScale | None = None
+    criteria: Annotated[tuple[CriterionEntry, ...], Lax] = ()
+    output: OutputForm = OutputForm()
+
+    def contradictions(self) -> Iterable[tuple[Loc, str]]:
+        """Want one way of naming criteria, each name once, on scales that fit the task."""
+        if self.scale is None and not self.criteria:
+            yield ("scale",), "missing; wants a scale, or several under criteria"
+        if self.scale is not None and self.criteria:
+            yield ("scale",), "wants scale or criteria, not both"
+        if self.scale is not None and self.scale.type not in self.takes:
+            yield ("scale", "type"), self._unfit(self.scale.type)
+        for index, criterion in enumerate(self.criteria):
+            if criterion.scale.type not in self.takes:
+                yield ("criteria", index, "scale", "type"), self._unfit(criterion.scale.type)
+
+    def criteria_values(self) -> tuple[Criterion, ...]:
+        """Give the criteria in order; the shorthand `scale` is one of them, named `score`."""
+        if self.scale is not None:
+            return (Criterion(name=DEFAULT_CRITERION, scale=self.scale.value()),)
+        return tuple(criterion.value() for criterion in self.criteria)
+
+    def _unfit(self, scale: str) -> str:
+        return f"wants {' or '.join(sorted(self.takes))} for this kind of task, not {scale}"
+
+
+class RateTask(Asking):
+    """One unit a call, rated on one or several criteria."""
+
+    kind: Literal["rate"]
+    criteria_order: Literal["fixed", "random"] = "fixed"
+    allow_na: bool = False

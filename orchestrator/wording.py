@@ -1,0 +1,37 @@
+"""How problems speak: the value that was seen, and the name that was probably meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+_LONGEST = 60
+
+
+def seen(value: object) -> str:
+    """Show a value of a campaign file as its author would recognise it."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return str(value).lower()
+        case str():
+            cut = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
+            return f'"{cut}"'
+        case int() | float():
+            return f"{value:g}" if isinstance(value, float) else str(value)
+        case dict():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Finish a sentence about an unknown name with the closest known one, or with all of them."""
+    names = list(dict.fromkeys(known))
+    close = get_close_matches(word, names, n=1)
+    if close:
+        return f'; did you mean "{close[0]}"?'
+    return f"; known: {', '.join(sorted(names))}" if names else ""

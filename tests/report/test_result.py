@@ -1,0 +1,119 @@
+"""The result document: exact keys, integer money, null for what is not known."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+
+from orchestrator.core.stopping import StopReason
+from orchestrator.report.data import State, state_of
+from orchestrator.report.result import document, exit_code
+from orchestrator.report.summary import summarise
+
+KEYS = [
+    "schema",
+    "run",
+    "state",
+    "stop_reason",
+    "exit_code",
+    "mock",
+    "money",
+    "fingerprint",
+    "spend",
+    "counts",
+    "estimates",
+    "gate",
+    "diagnostics",
+    "judges",
+    "seed",
+    "versions",
+]
+
+
+@pytest.mark.parametrize(
+    ("reason", "target_met", "code"),
+    [
+        ("finished", None, 0),
+        ("finished", True, 0),
+        ("finished", False, 0),
+        ("precision", True, 0),
+        ("separated", None, 0),
+        ("gate_decided", None, 0),
+        ("budget", None, 0),
+        ("budget", True, 0),
+        ("budget", False, 3),
+        ("deadline", None, 0),
+        ("deadline", False, 3),
+        ("limit", None, 0),
+        ("limit", False, 3),
+        ("user", None, 0),
+        ("user", False, 3),
+        ("overrun", None, 3),
+        ("overrun", True, 3),
+        ("judges_down", None, 4),
+        ("judges_down", True, 4),
+        ("storage", None, 5),
+        ("interrupted", None, 130),
+        ("interrupted", False, 130),
+    ],
+)
+def test_exit_codes(reason, target_met, code):
+    """C41, without gates."""
+    reason = StopReason(reason)
+    assert exit_code(state_of(reason), reason, target_met=target_met) == code
+
+
+def test_a_run_under_way_has_no_exit_code(log):
+    assert exit_code(State.RUNNING, None, target_met=False) == 0
+    result = document(summarise(log.opened().rows, unstopped=State.RUNNING))
+    assert (result["state"], result["stop_reason"], result["exit_code"]) == ("running", None, None)
+
+
+@pytest.mark.parametrize(("stop", "code"), [({"target_half_width": 0.1}, 3), ({}, 0)])
+def test_a_used_up_budget_is_an_orderly_stop(log, make, stop, code):
+    """C03: stopped by budget; exit 3 with the unmet target, exit 0 without one."""
+    log.opened(stop=stop).judged(0, 3).stop(StopReason.BUDGET).look(make.estimate(), is_final=True)
+    result = document(summarise(log.rows))
+    assert (result["state"], result["stop_reason"]) == ("stopped", "budget")
+    assert result["exit_code"] == code
+    assert result["counts"]["missing"] == {}
+
+
+def test_the_document_has_exactly_its_keys_and_is_json(log, make):
+    log.opened(arms=("A", "B")).judged(0, 4).missed(1, "refused", unit=1, cost=1)
+    unknown = make.estimate(se=(math.nan,), lower=(-math.inf,), diagnostics={"noise": [math.nan]})
+    log.stop(StopReason.FINISHED).look(unknown, make.difference(), is_final=True)
+    result = document(summarise(log.rows, fingerprint="ab" * 16, run="r1"))
+    assert list(result) == KEYS
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    assert (result["fingerprint"], result["run"], result["seed"]) == ("ab" * 16, "r1", 7)
+    first, second = result["estimates"]
+    assert (first["se"], first["lower"], first["value"]) == ([None], [None], [4.0])
+    assert (first["primary"], second["primary"]) == (True, False)
+    assert "diagnostics" not in first
+    assert result["diagnostics"]["estimates"] == [{"noise": [None]}, {}]
+    assert result["counts"]["missing_by_arm"]["B"]["missing"] == {"refused": 1}
+    assert result["versions"] == {"sortition": "0.1.0"}
+    assert result["gate"] is None
+
+
+def test_money_is_whole_nano_dollars(log):
+    log.opened().judged(0, 4, cost=4_812_341).judged(1, 5, cost=4_812_342)
+    result = document(summarise(log.rows))
+    assert result["spend"] == {
+        "cap_nano_usd": 100_000_000,
+        "settled_nano_usd": 9_624_683,
+        "held_nano_usd": 0,
+        "uncertain_nano_usd": 0,
+        "overrun_nano_usd": 0,
+        "by_judge": {
+            "large": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0},
+            "small": {"settled_nano_usd": 0, "uncertain_nano_usd": 0},
+        },
+        "by_role": {"judge": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0}},
+        "by_purpose": {"policy": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0}},
+    }
+    assert result["judges"][0]["nano_usd_per_answer"] == 4_812_342
+    assert result["judges"][1]["latency_s"] is None

@@ -1,0 +1,163 @@
+"""The status lines: narrow, plain, and never silent about why nothing moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.report.screen import (
+    WIDTH,
+    JudgeProgress,
+    Progress,
+    one_line,
+    status_lines,
+    why_waiting,
+)
+from orchestrator.report.wording import columns
+
+RUN = Progress(
+    name="summary-quality",
+    run="20261130-091200-summary-quality-k3f9",
+    n_asked=3_190,
+    n_told=3_120,
+    n_open=70,
+    in_flight=42,
+    settled=2_490_000_000,
+    held=93_000_000,
+    uncertain=18_000_000,
+    cap=20_000_000_000,
+    missing={"refused": 8, "truncated": 12, "parse_failure": 14, "timeout": 6},
+    judges=(
+        JudgeProgress(name="large", asked=142, answered=141, in_flight=6),
+        JudgeProgress(name="small", asked=2_190, answered=2_160, state="429: waiting 6.2 s"),
+    ),
+    headline="Difference: new - old 0.42 [0.24, 0.60]",
+    half_width=0.131,
+    target=0.1,
+    elapsed_s=702.0,
+)
+
+
+def test_the_status_of_a_run():
+    assert status_lines(RUN) == [
+        "summary-quality  running  20261130-091200-summary-quality-k3f9  00:11:42",
+        (
+            "spend  $2.490 settled + $0.093 held + $0.018 uncertain of $20.00  "
+            "[##--------------]  13.0%"
+        ),
+        "target half-width 0.1   now 0.131   Difference: new - old 0.42 [0.24, 0.60]",
+        "answers 3,080   asked 3,190   open 70   missing 40",
+        "missing 1.3%: refused 8  truncated 12  parse_failure 14  timeout 6",
+        "judge      asked   answered  in flight  state",
+        "large        142        141          6  ok",
+        "small      2,190      2,160          0  429: waiting 6.2 s",
+        "waiting  42 answers under way",
+    ]
+
+
+def test_one_line_says_the_same_shortly():
+    line = one_line(RUN)
+    for fact in (
+        "3,080 answers",
+        "40 missing",
+        "$2.490",
+        "$20.00",
+        "0.131",
+        "42 answers under way",
+    ):
+        assert fact in line
+    assert "\n" not in line
+
+
+def test_a_mock_run_says_so_on_every_display():
+    """C57: every output carries the word mock, however long the names are."""
+    run = replace(RUN, mock=True, name="x" * 300, run="y" * 300)
+    assert "mock" in status_lines(run)[0]
+    assert "mock" in one_line(run)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({}, "42 answers under way"),
+        ({"in_flight": 1}, "1 answer under way"),
+        ({"in_flight": 0}, "70 questions held, none with a judge yet"),
+        ({"in_flight": 0, "n_open": 0}, "nothing is outstanding"),
+        ({"waiting": "all judges are down until 12:00"}, "all judges are down until 12:00"),
+        ({"state": "paused"}, "paused by the user; 42 answers under way"),
+        ({"state": "finished"}, ""),
+    ],
+)
+def test_it_always_says_why_it_waits(changes, reason):
+    run = replace(RUN, **changes)
+    assert why_waiting(run).startswith(reason)
+    assert reason in one_line(run)
+    assert any(line == f"waiting  {why_waiting(run)}" for line in status_lines(run)) is bool(reason)
+
+
+def test_without_a_cap_the_spend_stands_alone():
+    assert status_lines(Progress(settled=5_000_000))[1] == (
+        "spend  $0.005 settled + $0.000 held + $0.000 uncertain, no cap"
+    )
+
+
+def test_a_terminal_sees_no_escape():
+    """C48: names and states of foreign origin cannot steer the terminal."""
+    evil = "\x1b]0;owned\x07\r\nok"
+    judge = JudgeProgress(name=evil, state=evil)
+    run = Progress(name=evil, run=evil, headline=evil, waiting=evil, judges=(judge,))
+    for line in [*status_lines(run), one_line(run)]:
+        assert line.isprintable()
+
+
+names = st.text(max_size=200)
+counts = st.integers(0, 10**9)
+
+
+@given(name=names, state=names, n=counts, money=st.integers(0, 10**18))
+def test_no_line_is_wider_than_the_screen(name, state, n, money):
+    """Wide and combining characters included."""
+    judge = JudgeProgress(name=name, asked=n, answered=n, in_flight=n, state=state)
+    missing = dict.fromkeys("abcdefghijklmnop", n)
+    run = Progress(
+        name=name,
+        run=name,
+        n_asked=n,
+        n_told=16 * n or 1,
+        settled=money,
+        held=money,
+        uncertain=money,
+        cap=money,
+        missing=missing,
+        judges=(judge,),
+        headline=name,
+        waiting=state,
+    )
+    for line in status_lines(run):
+        assert columns(line) <= WIDTH
+
+
+@given(
+    st.builds(
+        Progress,
+        name=names,
+        n_asked=counts,
+        cap=st.none() | counts,
+        missing=st.dictionaries(names, counts, max_size=3),
+        half_width=st.none() | st.floats(0, 1),
+        judges=st.tuples(st.builds(JudgeProgress, name=names, asked=counts)),
+        mock=st.booleans(),
+    )
+)
+def test_progress_survives_its_row(progress):
+    """`status` reads what the run wrote."""
+    assert Progress.from_json(progress.to_json()) == progress
+
+
+def test_rows_of_other_versions_are_read_as_far_as_known():
+    assert Progress.from_json(b'{"n_asked":3,"of_tomorrow":1}') == Progress(n_asked=3)
+    with pytest.raises(ValueError, match="JSON"):
+        Progress.from_json(b"no row")

@@ -1,0 +1,186 @@
+"""The sentences: what came out, why it ended, and how numbers are written."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orchestrator.core.events import Started
+from orchestrator.core.money import PriceCard
+from orchestrator.core.stopping import StopReason
+from orchestrator.report import wording
+from orchestrator.report.summary import summarise
+
+
+def sentence(log, estimate, arms=("new", "old")):
+    log.opened(arms=arms, estimate=[{"name": estimate.name}]).judged(0, 3)
+    log.stop(StopReason.FINISHED).look(estimate, is_final=True)
+    return wording.answer(summarise(log.rows))
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ((0.42, 0.24, 0.60), "new is better than old by 0.42 [0.24, 0.60]."),
+        ((-0.42, -0.60, -0.24), "new is worse than old by 0.42 [0.24, 0.60]."),
+        (
+            (0.12, -0.06, 0.30),
+            "new and old cannot be told apart: the difference is 0.12 [-0.06, 0.30].",
+        ),
+        ((0.5, 0.0, 1.0), "new and old cannot be told apart: the difference is 0.50 [0.00, 1.00]."),
+        (
+            (0.5, math.nan, math.nan),
+            "new differs from old by 0.500; how uncertain that is can't be known from these data.",
+        ),
+    ],
+)
+def test_a_difference_is_put_into_words(log, make, values, expected):
+    assert sentence(log, make.difference(*values)) == expected
+
+
+def test_arms_whose_names_hold_dashes_are_told_apart(log, make):
+    estimate = make.difference()
+    names = ("a - b - a",)
+    changed = make.estimate(
+        name="effect",
+        target="difference",
+        names=names,
+        value=estimate.value,
+        se=estimate.se,
+        lower=estimate.lower,
+        upper=estimate.upper,
+    )
+    assert sentence(log, changed, arms=("a", "a - b")).startswith("a - b is better than a by")
+
+
+def test_means_are_listed_and_many_are_told_by_their_ends(log, make):
+    few = make.estimate(
+        names=("new", "old"), value=(3.6, 3.2), se=(0.1, 0.1), lower=(3.4, 3.0), upper=(3.8, 3.4)
+    )
+    assert sentence(log, few) == "Mean: new 3.60 [3.40, 3.80], old 3.20 [3.00, 3.40]."
+
+
+def test_of_many_names_the_ends_are_told(log, make):
+    many = make.estimate(
+        target="units",
+        names=tuple("abcde"),
+        value=(3.0, 1.0, math.nan, 5.0, 2.0),
+        se=(0.1,) * 5,
+        lower=(2.8, 0.8, math.nan, 4.8, 1.8),
+        upper=(3.2, 1.2, math.nan, 5.2, 2.2),
+    )
+    assert sentence(log, many) == (
+        "Of 5 units, d is highest, 5.00 [4.80, 5.20], and b lowest, 1.00 [0.80, 1.20]."
+    )
+
+
+@pytest.mark.parametrize("status", ["empty", "not_identified", "failed"])
+def test_what_has_no_answer_says_so(log, make, status):
+    assert sentence(log, make.estimate(status=status)).startswith("There is no answer")
+
+
+@pytest.mark.parametrize("reason", StopReason)
+def test_every_ending_has_its_sentence(log, reason):
+    ending = wording.ending(summarise(log.opened().stop(reason).rows))
+    assert ending[0].isupper()
+    assert ending.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("nano", "text"),
+    [
+        (0, "$0.000"),
+        (1, "$0.000000001"),
+        (4_812_340, "$0.0048"),
+        (22_000_000, "$0.022"),
+        (1_234_567_890, "$1.235"),
+        (-22_000_000, "-$0.022"),
+        (9_999_999, "$0.010"),
+    ],
+)
+def test_money_is_rounded_for_the_eye_and_never_to_nothing(nano, text):
+    assert wording.usd(nano) == text
+
+
+@given(st.integers(-(10**15), 10**15), st.integers(2, 9))
+def test_rounded_money_is_within_half_of_its_last_digit_and_a_twentieth_of_itself(nano, decimals):
+    text = wording.usd(nano, decimals).replace("$", "").replace(",", "")
+    shown = int(Decimal(text) * 10**9)
+    assert abs(shown - nano) <= 10 ** (9 - decimals) / 2
+    assert abs(shown - nano) <= abs(nano) / 20
+
+
+@pytest.mark.parametrize(
+    ("half", "decimals"), [(0.18, 2), (0.095, 3), (1.8, 1), (18.0, 0), (0.0, 3), (math.nan, 3)]
+)
+def test_two_digits_of_the_half_width_decide_the_decimals(half, decimals):
+    assert wording.places(half) == decimals
+
+
+def test_zero_has_no_sign():
+    assert wording.number(-0.0001, 2) == "0.00"
+
+
+@pytest.mark.parametrize(
+    ("card", "text"),
+    [
+        (PriceCard(), "free"),
+        (PriceCard(input=2_000_000, output=10_000_000), "$2.00 in, $10.00 out per 1M tokens"),
+        (PriceCard(input=100_000), "$0.10 in, $0.00 out per 1M tokens"),
+        (PriceCard(per_call=3_300_000_000), "$0.0033 a call"),
+    ],
+)
+def test_prices_are_in_the_units_of_price_sheets(card, text):
+    assert wording.price(card) == text
+
+
+@given(st.text())
+def test_printable_text_is_valid_and_without_controls(text):
+    """C23, C48: what is printed can be encoded and steers nothing."""
+    shown = wording.printable(text)
+    shown.encode()
+    assert len(shown.splitlines()) <= 1
+    assert not any(ord(c) < 32 or 0x7F <= ord(c) < 0xA0 for c in shown)
+
+
+def test_limits_name_what_these_numbers_cannot_tell(log, make):
+    log.opened().missed(0, "timeout", uncertain=1).look(make.estimate())
+    text = " ".join(wording.limits(summarise(log.rows)))
+    for word in ("bias", "one look", "last look", "never scored 0", "uncertain", "simulated"):
+        assert word.lower() in text.lower()
+
+
+def test_worst_cases_stand_beside_estimates_where_something_is_missing(make):
+    by_name = {"n_items": [4], "missing": [2], "worst_lower": [3.0], "worst_upper": [4.5]}
+    shown = wording.columns_of(make.estimate(diagnostics={"by_name": by_name}), [0])
+    assert shown["worst case"] == ["[3.00, 4.50]"]
+    assert shown["items"] == ["4"]
+    none = by_name | {"missing": [0]}
+    assert "worst case" not in wording.columns_of(make.estimate(diagnostics={"by_name": none}), [0])
+
+
+def test_diagnostics_are_a_line_of_values_and_tables_of_records(make):
+    judges = [{"judge": "a", "repeat_variance": 0.25}, {"judge": "b", "repeat_variance": None}]
+    found = make.estimate(
+        diagnostics={
+            "criterion": "score",
+            "missing_test": {"p": 0.00001234, "is_rough": False},
+            "judges": judges,
+            "by_name": {"n_items": [4]},
+        }
+    )
+    assert wording.diagnostics(found) == "criterion score; missing test: p 1.234e-05, is rough no"
+    (grid,) = wording.grids(found)
+    assert (grid.title, grid.head) == ("judges", ("judge", "repeat variance"))
+    assert grid.rows == (("a", "0.25"), ("b", "\N{EN DASH}"))
+
+
+def test_the_command_that_was_given_is_the_one_to_repeat(log):
+    log.opened()
+    assert wording.command(summarise(log.rows)) == "sortition run campaign.yaml --seed 7"
+    log.add(Started(about={"command": "sortition run x.yaml"}))
+    assert wording.command(summarise(log.rows)) == "sortition run x.yaml"
