@@ -25,7 +25,9 @@ SORTITION = (sys.executable, "-m", "orchestrator")
 
 def campaign(folder: Path, n: int, latency_s: float) -> Path:
     rows = "\n".join(f"i{k},an answer of some forty characters, no {k}" for k in range(n))
-    (folder / "items.csv").write_text(f"id,reply\n{rows.replace(', no', ' no')}\n", encoding="utf-8")
+    (folder / "items.csv").write_text(
+        f"id,reply\n{rows.replace(', no', ' no')}\n", encoding="utf-8"
+    )
     file = folder / "campaign.yaml"
     file.write_text(
         f"""
@@ -118,10 +120,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as temporary:
         folder = Path(temporary)
         _, zero = start(folder / "zero", n, 0.0)
-        note(f"{n:,} judgments, latency 0: <= 0.25 ms CPU each", f"{zero['cpu_s'] / n * 1e3:.3f} ms")
+        note(
+            f"{n:,} judgments, latency 0: <= 0.25 ms CPU each", f"{zero['cpu_s'] / n * 1e3:.3f} ms"
+        )
         _, slow = start(folder / "slow", n, 0.2)
         note(
-            f"{n:,} judgments, latency 0.2 s: <= 0.6 ms CPU each", f"{slow['cpu_s'] / n * 1e3:.3f} ms"
+            f"{n:,} judgments, latency 0.2 s: <= 0.6 ms CPU each",
+            f"{slow['cpu_s'] / n * 1e3:.3f} ms",
         )
         _, small = start(folder / "small", many // 10, 0.0)
         run, big = start(folder / "big", many, 0.0)
@@ -132,11 +137,15 @@ def main() -> None:
         note(f"status of {many:,} <= 1 s", f"{status['wall_s']:.2f} s")
         interrupt_half_way(run)
         resumed = measured(*SORTITION, "resume", run, "-y", "--display", "none")
-        note(f"resume of {many:,}, to the end, <= 5 s more CPU than --help", f"{resumed['cpu_s']:.2f} s")
+        note(
+            f"resume of {many:,}, to the end, <= 5 s more CPU than --help",
+            f"{resumed['cpu_s']:.2f} s",
+        )
     if path := os.environ.get("MEASURED"):
         with Path(path).open("a", encoding="utf-8") as file:
-            for bar, figure in rows:
-                file.write(json.dumps({"bar": bar, "figure": figure}) + "\n")
+            file.writelines(
+                json.dumps({"bar": bar, "figure": figure}) + "\n" for bar, figure in rows
+            )
 
 
 if __name__ == "__main__":

@@ -7,11 +7,10 @@ spent. Nothing below this floor knows concrete classes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b, sha256
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -103,6 +102,7 @@ class Blueprint:
             company_s=COMPANY_S,
             wall_clock_s=campaign.budget.wall_clock,
             may_thread=True,
+            takes_signals=True,
         )
 
 
@@ -238,9 +238,7 @@ def _judge(
     )
 
 
-def _adapter(
-    ix: JudgeIx, entry: JudgeEntry, study: Study, data: Dataset, *, mock: bool
-) -> Adapter:
+def _adapter(ix: JudgeIx, entry: JudgeEntry, study: Study, data: Dataset, *, mock: bool) -> Adapter:
     kind = "mock" if mock else entry.adapter
     plugin = find("judges", kind)
     settings = {"mock": entry.mock, "recorded": entry.recorded}.get(kind, entry.settings)
@@ -315,7 +313,9 @@ def _opened(
         digest=sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest(),
         seed=campaign.seed,
         cap=cap,
-        judge_caps=tuple(None if j.budget_usd is None else Nano(j.budget_usd) for j in campaign.judges),
+        judge_caps=tuple(
+            None if j.budget_usd is None else Nano(j.budget_usd) for j in campaign.judges
+        ),
         role_caps={
             role: Nano(amount)
             for role in Role
@@ -366,9 +366,7 @@ def _frame_document(data: Dataset) -> bytes:
     return json.dumps(labels, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _crew(
-    file: CampaignFile, opened: Opened, judges: tuple[Judge, ...], study: Study
-) -> Crew:
+def _crew(file: CampaignFile, opened: Opened, judges: tuple[Judge, ...], study: Study) -> Crew:
     campaign = file.campaign
     policy = find("policies", campaign.policy.kind)
     entries = sorted(campaign.estimate, key=lambda entry: entry is not campaign.primary)

@@ -16,6 +16,7 @@ from orchestrator.build import Blueprint, build
 from orchestrator.config import CampaignFile, load_campaign
 from orchestrator.core.events import Event
 from orchestrator.core.stopping import StopReason
+from orchestrator.engine.scheduler import first_error
 from orchestrator.report.screen import Progress
 from orchestrator.session import Observer, Result, Session, start
 from orchestrator.store.sqlite import DB_NAME
@@ -105,16 +106,17 @@ class Campaign:
         Leaving the block early interrupts the run; it can be resumed.
         """
         run = Run(await self._session(directory, max_in_flight))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(run.carry_out)
-            try:
-                yield run
-            finally:
-                run.interrupt()
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(run.carry_out)
+                try:
+                    yield run
+                finally:
+                    run.interrupt()
+        except BaseExceptionGroup as group:
+            raise first_error(group) from None
 
-    async def _session(
-        self, directory: str | Path | None, max_in_flight: int | None
-    ) -> Session:
+    async def _session(self, directory: str | Path | None, max_in_flight: int | None) -> Session:
         blueprint = self.build()
         parent = self.file.campaign.output.dir
         if parent is None:

@@ -57,6 +57,7 @@ from orchestrator.quantities import (
 )
 from orchestrator.registry import Group, find, known
 from orchestrator.task import RateTask
+from orchestrator.wording import seen
 
 # --- plug-ins ----------------------------------------------------------------------------------
 
@@ -179,7 +180,9 @@ def _as_source(value: Any) -> Any:
 
 def _field_name(value: str) -> str:
     if not value.isidentifier() or value in {"criteria", "end"}:
-        raise ValueError(f'"{value}" can\'t name a field; wants one word of letters, digits and _')
+        raise ValueError(
+            f"{seen(value)} can't name a field; wants one word of letters, digits and _"
+        )
     return value
 
 

@@ -19,6 +19,7 @@ import typer
 from orchestrator.core.errors import (
     ConfigError,
     CorruptLog,
+    LedgerError,
     OrchestratorError,
     ReplayError,
     RunLocked,
@@ -89,6 +90,8 @@ def main() -> None:
             stream.reconfigure(errors="replace")
     try:
         app()
+    except LedgerError:
+        raise  # a bug of ours: the traceback is what helps
     except OrchestratorError as exc:
         _fail(exc)
 
@@ -165,11 +168,15 @@ def run(
     yes: Yes = False,
     output: Annotated[
         list[Path] | None,
-        typer.Option("-o", "--output", help="Also write this file (.html .md .jsonl .csv .parquet)."),
+        typer.Option(
+            "-o", "--output", help="Also write this file (.html .md .jsonl .csv .parquet)."
+        ),
     ] = None,
     display: DisplayOption = None,
     as_json: AsJson = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Show nothing while it runs.")] = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Show nothing while it runs.")
+    ] = False,
 ) -> None:
     """Run a campaign within its budget."""
     from orchestrator.campaign import Campaign
@@ -280,7 +287,9 @@ def verify(
     else:
         for line in found:
             typer.echo(line)
-        typer.echo(f"{len(found)} differences" if found else "every row, decision and number agrees")
+        typer.echo(
+            f"{len(found)} differences" if found else "every row, decision and number agrees"
+        )
     if found:
         raise typer.Exit(1)
 
@@ -312,7 +321,11 @@ def _introduce(campaign: Campaign, *, yes: bool) -> None:
     opened = blueprint.crew.opened
     frame = blueprint.study.frame
     arms = f" x {frame.n_arms} arms" if frame.n_arms > 1 else ""
-    cap = "no dollar cap" if opened.cap is None else f"cap {format_usd(opened.cap, decimals=2)} (hard)"
+    cap = (
+        "no dollar cap"
+        if opened.cap is None
+        else f"cap {format_usd(opened.cap, decimals=2)} (hard)"
+    )
     policy = blueprint.file.campaign.policy.kind
     _say(f"campaign  {blueprint.name}   {frame.n_items:,} items{arms}   policy {policy}   {cap}")
     for judge, price in zip(blueprint.crew.judges, blueprint.prices, strict=True):
@@ -322,7 +335,9 @@ def _introduce(campaign: Campaign, *, yes: bool) -> None:
     if blueprint.is_mock:
         _say(MOCK_NOTE)
     is_real = opened.identity["money"] == "real"
-    _confirm(is_real=is_real, yes=yes, amount=None if opened.cap is None else format_usd(opened.cap))
+    _confirm(
+        is_real=is_real, yes=yes, amount=None if opened.cap is None else format_usd(opened.cap)
+    )
 
 
 def _price(card: Any) -> str:
@@ -338,7 +353,9 @@ def _confirm(*, is_real: bool, yes: bool, amount: str | None) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigError("this run can spend money; without a terminal it needs --yes")
-    if not typer.confirm(f"Proceed, spending at most {amount or 'what its limits allow'}?", err=True):
+    if not typer.confirm(
+        f"Proceed, spending at most {amount or 'what its limits allow'}?", err=True
+    ):
         raise typer.Exit(2)
 
 

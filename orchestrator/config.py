@@ -23,7 +23,7 @@ from orchestrator.document import Document, dump, override, parse
 from orchestrator.quantities import Loc, dotted, undotted
 from orchestrator.task import DEFAULT_CRITERION
 from orchestrator.translation import translated
-from orchestrator.wording import seen
+from orchestrator.wording import on_one_line, seen
 
 # --- what a file implies -----------------------------------------------------------------------
 
@@ -128,18 +128,20 @@ def _open_files(document: Document, base: Path) -> None:
             path = base / text
             holder[key] = str(path)
             if (role == "file" and not path.is_file()) or (role == "path" and not path.exists()):
-                document.problems.append(document.problem(loc, f"no such {role}: {path}"))
+                document.problems.append(
+                    document.problem(loc, f"no such {role}: {on_one_line(str(path))}")
+                )
 
 
 def _text(text: str, base: Path) -> str:
     if text.startswith(_SCHEME):
         path = base / text.removeprefix(_SCHEME)
         if not path.is_file():
-            raise ValueError(f"no such file: {path}")
+            raise ValueError(f"no such file: {on_one_line(str(path))}")
         try:
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as exc:
-            raise ValueError(f"not UTF-8: {path}") from exc
+            raise ValueError(f"not UTF-8: {on_one_line(str(path))}") from exc
     elif re.fullmatch(r"\S+\.(md|txt|j2|jinja2?)", text):
         raise ValueError(f"looks like a file; wants {_SCHEME}{text}")
     if not text.strip():
@@ -348,7 +350,7 @@ def _repeated_names(data: dict[str, Any]) -> Iterator[tuple[Loc, str]]:
             name = _mapping(entry).get("name")
             if isinstance(name, str) and first.setdefault(name, index) != index:
                 same = dotted((*loc, first[name]))
-                yield (*loc, index, "name"), f'"{name}" is the name of {same} already'
+                yield (*loc, index, "name"), f"{seen(name)} is the name of {same} already"
 
 
 def _in_order(document: Document) -> list[Problem]:

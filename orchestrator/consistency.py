@@ -19,7 +19,7 @@ from orchestrator.campaign_file import (
 )
 from orchestrator.core.scale import COMPOSITE
 from orchestrator.planned import Gate
-from orchestrator.wording import did_you_mean
+from orchestrator.wording import did_you_mean, seen
 
 
 def disagreements(sections: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -36,7 +36,7 @@ def _money(judges: tuple[Judge, ...], budget: Budget, policy: Policy) -> Iterato
     priced = next((judge.name for judge in judges if not judge.is_free), None)
     limits = (budget.max_requests, budget.max_tokens, budget.wall_clock)
     if priced is not None and budget.usd is None:
-        yield "budget.usd", f'missing; judge "{priced}" is not free'
+        yield "budget.usd", f"missing; judge {seen(priced)} is not free"
     if priced is None and not any(limits) and getattr(policy.settings, "max_repeats", None) is None:
         yield "budget", _ENDLESS
 
@@ -53,7 +53,7 @@ def _repeats(judges: tuple[Judge, ...], policy: Policy) -> Iterator[tuple[str, s
 def _material(judges: tuple[Judge, ...], data: Data) -> Iterator[tuple[str, str]]:
     reader = next((judge.name for judge in judges if judge.adapter != "recorded"), None)
     if reader is not None and not data.field_names:
-        yield "data.fields", f'missing; judge "{reader}" wants something to read'
+        yield "data.fields", f"missing; judge {seen(reader)} wants something to read"
 
 
 def _pairs(data: Data, systems: tuple[System, ...], task: Task) -> Iterator[tuple[str, str]]:
@@ -83,7 +83,7 @@ def _targets(
         criterion = getattr(entry.settings, "criterion", None)
         if criterion is not None and criterion not in criteria:
             hint = did_you_mean(criterion, criteria)
-            yield f"estimate[{index}].criterion", f'no criterion is named "{criterion}"{hint}'
+            yield f"estimate[{index}].criterion", f"no criterion is named {seen(criterion)}{hint}"
         contrast = getattr(entry.settings, "contrast", None)
         if arms is None or getattr(contrast, "arm", None) is None:
             continue
@@ -91,7 +91,7 @@ def _targets(
             arm = getattr(contrast, side)
             if arm not in arms:
                 hint = did_you_mean(arm, arms)
-                yield f"estimate[{index}].contrast.{side}", f'no arm is named "{arm}"{hint}'
+                yield f"estimate[{index}].contrast.{side}", f"no arm is named {seen(arm)}{hint}"
 
 
 def _one_truth(judges: tuple[Judge, ...]) -> Iterator[tuple[str, str]]:
@@ -99,7 +99,10 @@ def _one_truth(judges: tuple[Judge, ...]) -> Iterator[tuple[str, str]]:
     for index, column in columns.items():
         first = next(iter(columns.values()))
         if column != first:
-            yield f"judges[{index}].mock.truth", f'another mock takes "{first}"; wants one truth'
+            yield (
+                f"judges[{index}].mock.truth",
+                f"another mock takes {seen(first)}; wants one truth",
+            )
 
 
 _ENDLESS = (

@@ -14,7 +14,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from orchestrator.core.errors import Problem
 from orchestrator.quantities import Loc, dotted
-from orchestrator.wording import did_you_mean, seen
+from orchestrator.wording import did_you_mean, on_one_line, seen
 
 
 class Place(NamedTuple):
@@ -51,7 +51,7 @@ class Document:
             line=place.line,
             column=place.column,
             path=dotted(shown),
-            message=f'{message} (in "{names[-1]}")' if names else message,
+            message=f"{message} (in {seen(names[-1])})" if names else message,
         )
 
     def _along(self, loc: Loc) -> Iterator[Any]:
@@ -140,7 +140,7 @@ class _Builder:
             if not isinstance(key_node, ScalarNode):
                 self._complain(key_node, loc, "a key must be plain text")
                 continue
-            key = key_node.value
+            key = _well_formed(key_node.value)
             here = (*loc, key)
             if key in values:
                 first = self._document.places[here].line
@@ -151,7 +151,7 @@ class _Builder:
         return values
 
     def _scalar(self, node: ScalarNode, loc: Loc) -> Any:
-        text: str = node.value
+        text = _well_formed(node.value)
         match str(node.tag).removeprefix("tag:yaml.org,2002:"):
             case "null":
                 return None
@@ -164,7 +164,7 @@ class _Builder:
             case "str" | "timestamp" | "value":
                 return text
             case tag:
-                self._complain(node, loc, f"the tag {tag} is not read")
+                self._complain(node, loc, f"the tag {on_one_line(tag)} is not read")
                 return text
 
     def _note(self, loc: Loc, node: Node) -> None:
@@ -181,6 +181,11 @@ class _Builder:
                 message=message,
             )
         )
+
+
+def _well_formed(text: str) -> str:
+    """Join the halves of JSON's escaped pairs; a lone one becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _whole(text: str) -> int:

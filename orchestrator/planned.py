@@ -396,8 +396,8 @@ def _unbuilt(campaign: Campaign, *, mock: bool) -> Iterator[tuple[str, str]]:
             yield f"estimate[{index}].kind", entry.kind
     if stop.when != "target":
         yield "stop.when", stop.when
-    if stop.check == "group_sequential":
-        yield "stop.check", stop.check
+    if stop.checking == "group_sequential":
+        yield "stop.check", stop.checking
     if stop.of != "primary":
         yield "stop.of", stop.of
     if stop.max_answers is not None:

@@ -26,7 +26,7 @@ from pydantic import (
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
 from orchestrator.core.money import Nano, parse_usd, rate_from_usd_per_million
-from orchestrator.wording import did_you_mean, seen
+from orchestrator.wording import did_you_mean, on_one_line, seen
 
 Loc = tuple[str | int, ...]
 """Where a value stands: keys and list indices from the top."""
@@ -35,7 +35,7 @@ Loc = tuple[str | int, ...]
 def dotted(loc: Loc) -> str:
     """Write a place as `judges[1].limits.rpm`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc)
-    return text.removeprefix(".")
+    return on_one_line(text.removeprefix("."))
 
 
 def undotted(path: str) -> Loc:

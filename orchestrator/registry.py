@@ -13,7 +13,7 @@ from typing import Literal
 
 from orchestrator.core.errors import ConfigError, ShadowedPackage, UnknownKind
 from orchestrator.core.ports import Plugin
-from orchestrator.wording import did_you_mean
+from orchestrator.wording import did_you_mean, seen
 
 Group = Literal["judges", "policies", "estimators"]
 """A kind of plug-in: the in-tree package, and the entry points `sortition.<group>`."""
@@ -46,10 +46,10 @@ def find(group: Group, kind: str, *, planned: Iterable[str] = ()) -> Plugin:
             return _load(place)
         case []:
             hint = did_you_mean(kind, (*known(group), *planned))
-            raise UnknownKind(f'no {NOUNS[group]} is named "{kind}"{hint}')
+            raise UnknownKind(f"no {NOUNS[group]} is named {seen(kind)}{hint}")
         case several:
             raise ConfigError(
-                f'"{kind}" names several plug-ins: {", ".join(several)}; write one of these instead'
+                f"{seen(kind)} names several plug-ins: {', '.join(several)}; write one of these instead"
             )
 
 
@@ -88,9 +88,9 @@ def _load(place: str) -> Plugin:
     try:
         plugin = getattr(importlib.import_module(module), attribute, None)
     except ImportError as exc:
-        raise UnknownKind(f'"{place}" can\'t be imported: {exc}') from exc
+        raise UnknownKind(f"{seen(place)} can't be imported: {exc}") from exc
     if not isinstance(plugin, Plugin):
-        raise UnknownKind(f'"{place}" is no plug-in: a module offers PLUGIN = Plugin(...)')
+        raise UnknownKind(f"{seen(place)} is no plug-in: a module offers PLUGIN = Plugin(...)")
     return plugin
 
 

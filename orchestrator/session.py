@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-import signal
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import anyio
-from anyio.abc import TaskStatus
 
 from orchestrator import rundir
 from orchestrator.build import Blueprint
@@ -237,18 +234,9 @@ class Session:
             progress=progress,
             observe=observe,
         )
-        async with anyio.create_task_group() as tasks:
-            if threading.current_thread() is threading.main_thread():
-                await tasks.start(self._listen)
-            await self._scheduler.run()
-            tasks.cancel_scope.cancel()
-
-    async def _listen(self, *, task_status: TaskStatus[None]) -> None:
-        """Drain at the first SIGINT or SIGTERM, cut at the second."""
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            task_status.started()
-            async for _ in signals:
-                self.interrupt()
+        if self.is_interrupted:
+            self._scheduler.interrupt()
+        await self._scheduler.run()
 
     async def _close_judges(self) -> None:
         with anyio.CancelScope(shield=True), anyio.move_on_after(5):
@@ -287,9 +275,7 @@ class Session:
                     in_flight=dispatcher.lanes[ix].in_flight if dispatcher else 0,
                     state=f"down: {at.why_down}" if at.is_down else "ok",
                 )
-                for ix, (judge, at) in enumerate(
-                    zip(state.crew.judges, state.judges, strict=True)
-                )
+                for ix, (judge, at) in enumerate(zip(state.crew.judges, state.judges, strict=True))
             ),
             headline=headline(read_estimate(shown)) if shown else "",
             half_width=look.half_widths[0] if look is not None and look.half_widths else None,
@@ -308,9 +294,7 @@ class Session:
                 rundir.write_report(data, self.directory / f"report.{form}")
             else:
                 rundir.write_export(self.directory, self.directory / f"answers.{form}")
-        return Result(
-            directory=self.directory, document=rundir.write_result(self.directory, data)
-        )
+        return Result(directory=self.directory, document=rundir.write_result(self.directory, data))
 
 
 def check_identity(recorded: Opened, now: Opened) -> None:
@@ -347,8 +331,6 @@ def _may_reopen(state: State, now: Opened) -> bool:
             return True
         case _:
             return False
-
-
 
 
 def _started(

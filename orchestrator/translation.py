@@ -60,7 +60,7 @@ def _message(details: ErrorDetails, data: Any, loc: Loc) -> str:
             return f"wants {ctx['expected']}{was}".replace("'", "")
         case "union_tag_invalid":
             first, _, last = ctx["expected_tags"].replace("'", "").rpartition(", ")
-            return f'wants {first} or {last}, not "{ctx["tag"]}"'
+            return f"wants {first} or {last}, not {seen(ctx['tag'])}"
         case "int_type" | "int_parsing" | "int_from_float":
             return f"wants a whole number{was}"
         case "float_type" | "float_parsing" | "finite_number" | "decimal_type" | "decimal_parsing":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from orchestrator import rundir
@@ -16,7 +17,7 @@ from orchestrator.engine.fold import State
 from orchestrator.engine.verify import verify
 from orchestrator.report.result import document
 from orchestrator.session import check_identity, differences
-from orchestrator.store.archive import BlobArchive, KeepPrompts, KeepReplies
+from orchestrator.store.archive import recall
 from orchestrator.store.sqlite import SqliteReader
 
 
@@ -33,7 +34,9 @@ def check(directory: Path) -> Iterator[str]:
     """
     with rundir.reading(directory) as reader:
         faults = list(reader.audit())
-        yield from (f"row {fault.seq}: {fault.what}" if fault.seq else fault.what for fault in faults)
+        yield from (
+            f"row {fault.seq}: {fault.what}" if fault.seq else fault.what for fault in faults
+        )
         yield from _replay(reader)
     if not faults:
         yield from _result(directory)
@@ -51,8 +54,7 @@ def _replay(reader: SqliteReader) -> Iterator[str]:
     crew = campaign.build().crew
     check_identity(first.event, crew.opened)
     state = State(replace(crew, opened=first.event))
-    archive = BlobArchive(reader, KeepPrompts.NONE, KeepReplies.NONE)
-    for difference in verify(state, reader.read_unchecked(), archive):
+    for difference in verify(state, reader.read_unchecked(), partial(recall, reader)):
         yield f"row {difference.seq}: {difference.what}"
 
 

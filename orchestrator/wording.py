@@ -17,7 +17,7 @@ def seen(value: object) -> str:
             return str(value).lower()
         case str():
             cut = value if len(value) <= _LONGEST else f"{value[:_LONGEST]}…"
-            return f'"{cut}"'
+            return f'"{on_one_line(cut)}"'
         case int() | float():
             return f"{value:g}" if isinstance(value, float) else str(value)
         case dict():
@@ -28,9 +28,17 @@ def seen(value: object) -> str:
             return f"a {type(value).__name__}"
 
 
+def on_one_line(text: str) -> str:
+    """Write out what is not printable, so that a problem is one line on any screen."""
+    if text.isprintable():
+        return text
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return "".join(shown)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Finish a sentence about an unknown name with the closest known one, or with all of them."""
-    names = list(dict.fromkeys(known))
+    names = [on_one_line(name) for name in dict.fromkeys(known)]
     close = get_close_matches(word, names, n=1)
     if close:
         return f'; did you mean "{close[0]}"?'

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from copy import deepcopy
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
@@ -200,6 +201,9 @@ def test_the_error_counts_the_problems(load):
         load(plain(seed="-1", name="''"))
 
 
+PRIMARY = "{name: %s, kind: score_means, primary: true}"
+
+
 @pytest.mark.parametrize(
     ("section", "value", "path", "wants"),
     [
@@ -213,6 +217,18 @@ def test_the_error_counts_the_problems(load):
         ("task", "{kind: rat}", "task.kind", "wants rate, rate_batch, compare or check"),
         ("task", "{scale: {type: boolean}}", "task.kind", "missing"),
         ("task", "{kind: rate}", "task.scale", "missing"),
+        (
+            "task",
+            "{kind: rate, scale: {type: boolean, labels: [a, a]}}",
+            "task.scale.labels",
+            "two different words",
+        ),
+        (
+            "task",
+            "{kind: compare, criteria: [{name: c, scale: {type: boolean}}]}",
+            "task.criteria[0].scale.type",
+            "wants preference",
+        ),
         (
             "task",
             "{kind: rate, scale: {type: integer, min: 5, max: 5}}",
@@ -254,6 +270,8 @@ def test_the_error_counts_the_problems(load):
         ("policy", "{kind: uniform, max_repeats: two}", "policy.max_repeats", "whole number"),
         ("policy", "{kind: uniform, max_repeat: 1}", "policy.max_repeat", '"max_repeats"?'),
         ("policy", "{max_repeats: 1}", "policy.kind", "missing"),
+        ("policy", "{kind: est_ivwe, p: 0.5}", "policy.p", "wants a number from 1 up, not 0.5"),
+        ("policy", "{kind: active_pairwise, floor: 0}", "policy.floor", "wants more than 0, not 0"),
         ("budget", "5", "budget", "wants a mapping, not 5"),
         ("budget", "{usd: 0.0000000001}", "budget.usd", "finer than one nano-USD"),
         ("budget", "{usd: 10000m}", "budget.usd", "at most 9 billion"),
@@ -268,6 +286,13 @@ def test_the_error_counts_the_problems(load):
         ("estimate", "[{kind: score_means}]", "estimate[0].name", "missing"),
         (
             "estimate",
+            "[{name: a, kind: markov_glmm, contrast: {baseline: b}}]",
+            "estimate[0].contrast.group",
+            "wants group or arm",
+        ),
+        ("estimate", f"[{PRIMARY % 'a'}, {PRIMARY % 'b'}]", "estimate[1].primary", "already"),
+        (
+            "estimate",
             "[{name: a, kind: score_means, criterion: scor}]",
             "estimate[0].criterion",
             'did you mean "score"?',
@@ -280,6 +305,7 @@ def test_the_error_counts_the_problems(load):
         ),
         ("gate", "[{estimate: score, rule: superior}]", "gate[0].estimate", 'mean "scores"?'),
         ("gate", "[{estimate: scores, rule: better}]", "gate[0].rule", "non_inferior"),
+        ("output", "{dir: 3}", "output.dir", "wants a path, not 3"),
         ("output", "{formats: [pdf]}", "output.formats[0]", 'not "pdf"'),
         ("shutdown", "{grace: -1}", "shutdown.grace", "wants a duration"),
         ("data", "{path: itms.csv}", "data.path", "no such file"),
@@ -308,6 +334,12 @@ RECORDED = "adapter: recorded, recorded: {path: ratings.csv, judge: p, usd_per_c
         ("adapter: openai", "model", "missing"),
         ("adapter: compatible, model: m", "base_url", "missing"),
         ("adapter: mock, base_url: 'localhost:80'", "base_url", "http://"),
+        ("adapter: mock, base_url: 'http://[CANARY'", "base_url", "http://"),
+        (
+            "adapter: mock, price_usd_per_1m: {input: -1, output: 1}",
+            "price_usd_per_1m.input",
+            "price",
+        ),
         ("adapter: mock, api_key_env: sk-CANARY-1", "api_key_env", "never a key"),
         ("adapter: mock, api_key: sk-CANARY-1", "api_key", "api_key_env"),
         ("adapter: mock, price_usd_per_1m: fre", "price_usd_per_1m", "wants sheet or free"),
@@ -456,16 +488,22 @@ def places(value, at=()):
         yield from places(below, (*at, key))
 
 
+WHOLE = {
+    name: parse((INPUTS / f"{name}.yaml").read_text(encoding="utf-8"), name).data
+    for name in ("campaign", "planned")
+}
+
+
 @pytest.mark.parametrize("name", ["campaign", "planned"])
 @given(data=st.data())
 @settings(
     deadline=None,
-    max_examples=150,
+    max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_value_anywhere_is_read_or_refused(folder, name, data):
     """No mistake ends in a traceback."""
-    whole = parse((INPUTS / f"{name}.yaml").read_text(encoding="utf-8"), name).data
+    whole = deepcopy(WHOLE[name])
     *around, last = data.draw(st.sampled_from([at for at in places(whole) if at]))
     holder = whole
     for key in around:
@@ -565,9 +603,11 @@ def test_a_rubric_is_read_from_a_file_or_from_the_place(load):
         ("file://none.md", "no such file"),
         ("rubric.md", "looks like a file; wants file://rubric.md"),
         ("' '", "blank"),
+        ("file://latin.md", "not UTF-8"),
     ],
 )
-def test_a_rubric_that_is_not_there_is_a_problem_with_its_line(problems, written, wants):
+def test_a_rubric_that_is_not_there_is_a_problem_with_its_line(problems, folder, written, wants):
+    (folder / "latin.md").write_bytes("Größe".encode("latin-1"))
     (line,) = problems(plain(task=RATE % written))
     assert line.startswith("c.yaml:9:")
     assert wants in line
@@ -705,6 +745,23 @@ def test_what_is_not_built_is_refused_by_name(examples):
         28,
         "score_means has no sequence that holds under watching yet; use check: end",
     )
+
+
+def test_what_is_built_later_in_a_task_or_stop_is_refused_by_name(load):
+    task = "{kind: rate, scale: {type: boolean}, output: {route: logprob}}"
+    file = load(plain(task=task, stop="{rule: obrien_fleming}"))
+    assert [str(problem).split("  ")[1] for problem in refused(file)] == [
+        "task.output.route — logprob is planned and not built yet",
+        "stop.check — group_sequential is planned and not built yet",
+    ]
+
+
+def test_a_check_may_have_a_scale_or_is_right_or_wrong(load):
+    check = "{kind: check, verdict: [{judge: large}]%s}"
+    (criterion,) = load(plain(task=check % "")).campaign.task.criteria_values()
+    assert (criterion.name, criterion.scale.labels) == ("score", ("wrong", "right"))
+    bounded = load(plain(task=check % ", scale: {type: float, min: 0, max: 2}"))
+    assert bounded.campaign.task.criteria_values()[0].scale.high == 2
 
 
 def test_the_batch_lane_is_refused_by_name_when_run(load):
@@ -860,6 +917,7 @@ def test_suffixes_multiply(number, suffix):
 def test_durations_are_seconds(number, unit):
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}[unit.lower()]
     assert quantities.read_duration(f"{number}{unit}") == float(Decimal(number) * seconds)
+    assert quantities.read_duration(float(number)) == float(number)
 
 
 @pytest.mark.parametrize("text", ["1,5", "1e", "k", "", "∞", "٣", "1_000", "5 USD", "nan", "1.5q"])

@@ -1,5 +1,6 @@
 """The units: rows of files to a frame and fields, and every problem with them."""
 
+import contextlib
 import csv
 import gzip
 import json
@@ -10,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.campaign_file import Data
@@ -224,6 +225,18 @@ def test_an_optional_field_may_be_missing(read):
 def test_a_text_may_be_empty_where_the_file_says_so(read):
     """JSON tells an empty text from none; CSV does not."""
     assert read([{"id": 1, "q": "", "a": "x"}]).fields[0]["question"] == ""
+
+
+@given(content=st.binary(max_size=80) | st.text(alphabet='id,qa1"\r\n{}[]:', max_size=60))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_any_bytes_are_read_or_refused(tmp_path, content):
+    """No file ends in a traceback."""
+    raw = content if isinstance(content, bytes) else content.encode()
+    for name in ("r.csv", "r.jsonl", "r.csv.gz", "r.parquet"):
+        (tmp_path / name).write_bytes(raw)
+        spec = Data.model_validate({"path": name, "fields": FIELDS})
+        with contextlib.suppress(InvalidCampaign):
+            assert read_data(spec, base=tmp_path).frame.n_items
 
 
 # --- arms --------------------------------------------------------------------------------------

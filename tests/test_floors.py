@@ -1,6 +1,7 @@
 """The import contract: a module may import its siblings and lower floors, nothing above."""
 
 import ast
+import sys
 from pathlib import Path
 
 import pytest
@@ -78,8 +79,6 @@ def test_imports_go_down(name, path):
 
 def test_core_knows_no_library_but_numpy():
     """Floor 0 is standard library and numpy."""
-    import sys
-
     for name, path in modules():
         if room_of(name) == "orchestrator.core":
             for imported in imports(path):

@@ -8,7 +8,6 @@ from enum import StrEnum
 
 from orchestrator.core.estimate import Estimate
 
-
 LOOKS_PER_DOUBLING = 32
 """How many looks a run without a target takes while its length doubles."""
 

@@ -25,10 +25,6 @@ class Archive(Protocol):
         """Stage a raw reply."""
         ...
 
-    def recall(self, digest: str) -> Reply | None:
-        """Read a kept reply again."""
-        ...
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:

@@ -43,7 +43,7 @@ from orchestrator.core.events import (
 )
 from orchestrator.core.ids import JudgeIx, QNo
 from orchestrator.core.money import Nano
-from orchestrator.core.query import Judged, Missing, Outcome, Query
+from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, Query
 from orchestrator.core.records import Join, Open
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Request
@@ -64,6 +64,8 @@ class JudgeState:
     why_down: str = ""
     excess: int = 0
     """The most by which a bill passed its bound; later holds include it."""
+    uncertain: int = 0
+    """What its replies left uncertain; attempts that a crash of ours lost are not its fault."""
 
 
 class State:
@@ -275,7 +277,6 @@ class State:
         query, outcome = at.query, at.outcome
         if event.ended == LOST or outcome is None:
             self.ledger.forfeit(event.q)
-            self._suspect(JudgeIx(query.judge))
         else:
             self._settle(event.q, outcome, JudgeIx(query.judge))
             self.sequencer.back_to_end(event.q)
@@ -289,8 +290,8 @@ class State:
         if judge is not None:
             if excess:
                 self.judges[judge].excess = max(self.judges[judge].excess, excess)
-            if uncertain:
-                self._suspect(judge)
+            if isinstance(outcome, Missing):
+                self._suspect(judge, outcome)
         if outcome.usage is not None:
             usage = outcome.usage
             self.n_tok += (
@@ -301,10 +302,14 @@ class State:
                 + usage.output_tok
             )
 
-    def _suspect(self, judge: JudgeIx) -> None:
+    def _suspect(self, judge: JudgeIx, missing: Missing) -> None:
+        if missing.reason is MissingReason.NO_MONEY_FOR_RETRY:
+            return
+        at = self.judges[judge]
+        at.uncertain += missing.uncertain
         tolerance = self.crew.opened.max_uncertain
-        if tolerance is not None and self.ledger.judges[judge].uncertain > tolerance:
-            self.suspect = None if self.judges[judge].is_down else judge
+        if tolerance is not None and at.uncertain > tolerance and not at.is_down:
+            self.suspect = judge
 
     def _take_back(self, event: JudgeDown | PriceChanged) -> None:
         self._join.feed(event)

@@ -36,6 +36,7 @@ from orchestrator.core.ports import Store
 from orchestrator.core.query import Query
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Request
+from orchestrator.engine import signals
 from orchestrator.engine.attempts import Arrival, Job, Series
 from orchestrator.engine.crew import Archive
 from orchestrator.engine.decide import (
@@ -71,6 +72,7 @@ class Operation:
     company_s : a pause that lets arrivals share a commit; halves the CPU time at usual latencies
     wall_clock_s : asking ends after so long; None for no limit
     may_thread : slow estimates may leave the event loop (not under a virtual clock)
+    takes_signals : SIGINT and SIGTERM interrupt the run, where the thread may take them
     """
 
     max_in_flight: int
@@ -78,6 +80,7 @@ class Operation:
     company_s: float = 0.0
     wall_clock_s: float | None = None
     may_thread: bool = False
+    takes_signals: bool = False
 
 
 class Scheduler:
@@ -110,6 +113,7 @@ class Scheduler:
             max_buffer_size=float("inf")
         )
         self._turn: list[Event] = []
+        self._clocks: TaskGroup | None = None
         self._is_out_of_time = False
         self._estimate_s = 0.0
 
@@ -124,15 +128,17 @@ class Scheduler:
         """
         try:
             async with anyio.create_task_group() as clocks, self._arrivals, self._inbox:
+                self._clocks = clocks
+                if self._operation.takes_signals and signals.can_listen():
+                    await clocks.start(signals.listen, self.interrupt)
                 if self._operation.wall_clock_s is not None:
                     clocks.start_soon(self._run_out_of_time, self._operation.wall_clock_s)
                 async with anyio.create_task_group() as calls:
-                    self._clocks = clocks
                     await self._decide_to_the_end(calls)
                     calls.cancel_scope.cancel()
                 clocks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
-            raise _only(group) from None
+            raise first_error(group) from None
 
     def interrupt(self) -> None:
         """Drain at the first call: ask nothing more, receive for the grace. Cut at the second."""
@@ -140,7 +146,8 @@ class Scheduler:
             self.is_cut = True
         else:
             self.is_draining = True
-            self._clocks.start_soon(self._cut_after_grace)
+            if self._clocks is not None:
+                self._clocks.start_soon(self._cut_after_grace)
         self._wake()
 
     # --- the loop -------------------------------------------------------------------------------
@@ -344,7 +351,7 @@ class Scheduler:
         self._wake()
 
 
-def _only(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
     """Unwrap what task groups wrap: the first error, since one ends the run."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):

@@ -8,7 +8,7 @@ again, and at each place where the log holds a decision, `decide` must reach the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from orchestrator.core.errors import LedgerError, OrchestratorError
@@ -28,13 +28,15 @@ from orchestrator.core.money import cost
 from orchestrator.core.ports import Row, Unreadable
 from orchestrator.core.query import Judged, Missing, outcome_digest
 from orchestrator.core.stopping import StopReason
-from orchestrator.core.wire import Json
-from orchestrator.engine.crew import Archive
+from orchestrator.core.wire import Json, Reply
 from orchestrator.engine.decide import Ask, Decline, Limit, Look, Stop, decide, hear
 from orchestrator.engine.fold import State
 
 _FROM_OUTSIDE = {StopReason.USER, StopReason.JUDGES_DOWN, StopReason.STORAGE}
 """Stops that the state alone does not decide."""
+
+
+Recall = Callable[[str], Reply | None]
 
 
 class Difference(NamedTuple):
@@ -44,15 +46,17 @@ class Difference(NamedTuple):
     what: str
 
 
-def verify(state: State, rows: Iterable[Row], archive: Archive) -> Iterator[Difference]:
+def verify(state: State, rows: Iterable[Row], recall: Recall) -> Iterator[Difference]:
     """Live through a log with a fresh state; name every difference.
+
+    `recall` reads a kept reply by its digest.
 
     Decisions are compared up to the first that differs, since all later ones follow from it; money
     and readings are compared to the end.
     """
     proposals_agree = True
     for row in rows:
-        found = list(_facts(state, row.event, archive))
+        found = list(_facts(state, row.event, recall))
         if proposals_agree:
             try:
                 found += _decisions(state, row.event)
@@ -67,7 +71,7 @@ def verify(state: State, rows: Iterable[Row], archive: Archive) -> Iterator[Diff
         yield from (Difference(row.seq, what) for what in found)
 
 
-def _facts(state: State, event: Event, archive: Archive) -> Iterator[str]:
+def _facts(state: State, event: Event, recall: Recall) -> Iterator[str]:
     match event:
         case Told(q=q, digest=digest):
             at = state.open.get(q)
@@ -76,18 +80,20 @@ def _facts(state: State, event: Event, archive: Archive) -> Iterator[str]:
             elif outcome_digest(at.outcome) != digest:
                 yield f"question {q}: the outcome is not the one that was told (score or cost)"
         case Arrived(q=q) if q in state.open:
-            yield from _reading(state, event, archive)
+            yield from _reading(state, event, recall)
         case _:
             pass
 
 
-def _reading(state: State, event: Arrived, archive: Archive) -> Iterator[str]:
+def _reading(state: State, event: Arrived, recall: Recall) -> Iterator[str]:
     at = state.open[event.q]
     outcome = event.outcome
     judge = at.query.judge
     if outcome.usage is not None and outcome.cost != cost(outcome.usage, state.cards[judge]):
         yield f"question {event.q}: the cost is not usage times price"
-    reply = archive.recall(outcome.blob) if outcome.blob else None
+    if isinstance(outcome, Judged) and outcome.usage is None and outcome.cost != at.hold:
+        yield f"question {event.q}: without usage the cost is the hold"
+    reply = recall(outcome.blob) if outcome.blob else None
     if reply is None:
         return
     said = state.crew.judges[judge].rubric.read(at.query, reply)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Protocol
 
 import msgspec
 
@@ -48,7 +49,16 @@ class BlobArchive:
             return ""
         return self._store.put_blob(encode_reply(reply))
 
-    def recall(self, digest: str) -> Reply | None:
-        """Read a kept reply again."""
-        data = self._store.get_blob(digest)
-        return None if data is None else decode_reply(data)
+
+class HasBlobs(Protocol):
+    """A store or a reader of one."""
+
+    def get_blob(self, digest: str) -> bytes | None:
+        """Fetch a blob."""
+        ...
+
+
+def recall(blobs: HasBlobs, digest: str) -> Reply | None:
+    """Read a kept reply again; None if it is not there."""
+    data = blobs.get_blob(digest)
+    return None if data is None else decode_reply(data)

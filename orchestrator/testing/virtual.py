@@ -10,7 +10,7 @@ import trio.testing
 
 from orchestrator.core.events import Event
 from orchestrator.core.ports import Store
-from orchestrator.engine.crew import Archive, Crew
+from orchestrator.engine.crew import Crew
 from orchestrator.engine.fold import State
 from orchestrator.engine.resume import repair, take_up
 from orchestrator.engine.scheduler import Operation, Scheduler
@@ -24,7 +24,7 @@ class VirtualRun:
 
     state: State
     store: MemoryStore
-    archive: Archive
+    archive: MemoryArchive
     took_s: float
 
     @property
@@ -41,7 +41,7 @@ class VirtualRun:
 def run_virtually(
     crew: Crew,
     store: MemoryStore | None = None,
-    archive: Archive | None = None,
+    archive: MemoryArchive | None = None,
     *,
     first: Sequence[Event] = (),
     interrupt_at_s: float | None = None,

@@ -28,15 +28,11 @@ ACME = PriceCard(
     [
         (Usage(input_tok=2000, cached_input_tok=8000, output_tok=500, reasoning_tok=300), "0.0106"),
         (
-            Usage(
-                input_tok=120, cache_write_5m_tok=6000, cached_input_tok=9000, output_tok=400
-            ),
+            Usage(input_tok=120, cache_write_5m_tok=6000, cached_input_tok=9000, output_tok=400),
             "0.02104",
         ),
         (
-            Usage(
-                input_tok=120, cache_write_1h_tok=6000, cached_input_tok=9000, output_tok=400
-            ),
+            Usage(input_tok=120, cache_write_1h_tok=6000, cached_input_tok=9000, output_tok=400),
             "0.03004",
         ),
         (Usage(input_tok=1000, output_tok=2000), "0.022"),

@@ -32,7 +32,10 @@ def test_streams_are_those_of_the_golden_run():
 
 def test_tokens_depend_on_seed_key_and_text():
     tokens = {
-        Seeds(seed).token(key, text=text) for seed in (0, 1) for key in (0, 1) for text in (b"", b"x")
+        Seeds(seed).token(key, text=text)
+        for seed in (0, 1)
+        for key in (0, 1)
+        for text in (b"", b"x")
     }
     assert len(tokens) == 8
     assert all(len(token) == 16 for token in tokens)

@@ -29,9 +29,7 @@ def changed(run, index, change):
     """Change one row's body and write the log's hashes anew, as a careful forger would."""
     bodies = [json.loads(line.body) for line in run.store.lines]
     change(bodies[index])
-    return resigned(
-        (line.kind, body) for line, body in zip(run.store.lines, bodies, strict=True)
-    )
+    return resigned((line.kind, body) for line, body in zip(run.store.lines, bodies, strict=True))
 
 
 def resigned(rows):
@@ -40,7 +38,7 @@ def resigned(rows):
 
 
 def differences(run, store):
-    return [d.what for d in verify(State(run.state.crew), store.read(), run.archive)]
+    return [d.what for d in verify(State(run.state.crew), store.read(), run.archive.recall)]
 
 
 def test_an_honest_log_has_no_difference(run):
@@ -117,5 +115,5 @@ def test_without_new_hashes_any_change_is_found_by_the_store(run):
 
 def test_without_kept_replies_the_rest_is_still_checked(run):
     store = changed(run, first(run, "Arrived"), set_cost)
-    found = [d.what for d in verify(State(run.state.crew), store.read(), MemoryArchive())]
+    found = [d.what for d in verify(State(run.state.crew), store.read(), MemoryArchive().recall)]
     assert any("usage times price" in what for what in found)

@@ -161,16 +161,20 @@ SIZES = [300, pytest.param(6_000, marks=pytest.mark.slow)]
 
 @pytest.mark.parametrize("n_runs", SIZES)
 @pytest.mark.parametrize("case", EXACT)
-def test_coverage_is_nominal(case, n_runs):
+def test_coverage_is_nominal(case, n_runs, measured):
     """Student, Welch and Wilson: neither below nor above what they promise."""
-    assert abs(coverage(case, n_runs) - LEVEL) <= error(n_runs)
+    found = coverage(case, n_runs)
+    measured(f"score_means: coverage {LEVEL}, {case.__name__}, {n_runs} runs", f"{found:.4f}")
+    assert abs(found - LEVEL) <= error(n_runs)
 
 
 @pytest.mark.parametrize("n_runs", SIZES)
 @pytest.mark.parametrize("case", SAFE)
-def test_coverage_is_at_least_nominal(case, n_runs):
+def test_coverage_is_at_least_nominal(case, n_runs, measured):
     """Betting and Hoeffding on few, skewed and clustered values, and variances with a floor."""
-    assert coverage(case, n_runs) >= LEVEL - error(n_runs)
+    found = coverage(case, n_runs)
+    measured(f"score_means: coverage >= {LEVEL}, {case.__name__}, {n_runs} runs", f"{found:.4f}")
+    assert found >= LEVEL - error(n_runs)
 
 
 @pytest.mark.parametrize("n_runs", SIZES)

@@ -7,10 +7,10 @@ import pytest
 
 from orchestrator.core.events import Told
 from orchestrator.core.stopping import StopReason, StopRule
+from orchestrator.engine.fold import State
 from orchestrator.engine.scheduler import Operation
 from orchestrator.engine.sequencer import Delivery
 from orchestrator.engine.verify import verify
-from orchestrator.engine.fold import State
 from orchestrator.testing.fakes import FakeAdapter, Script, fake_crew
 from orchestrator.testing.virtual import run_virtually
 
@@ -39,7 +39,7 @@ def test_the_fingerprint_is_that_of_the_seed(stop):
         reasons.add(run.state.stopped)
         told = [e for e in run.events if isinstance(e, Told)]
         prints.add((len(told), run.state.last_look.estimates[0]["value"][0]))
-        assert not list(verify(State(crew), run.store.read(), run.archive))
+        assert not list(verify(State(crew), run.store.read(), run.archive.recall))
     assert len(prints) == 1
     assert reasons == {StopReason.PRECISION if stop else StopReason.BUDGET}
 
@@ -51,4 +51,4 @@ def test_delivery_by_arrival_tells_as_outcomes_come():
     told = [e.q for e in run.events if isinstance(e, Told)]
     assert sorted(told) == list(range(40))
     assert told != sorted(told)
-    assert not list(verify(State(crew), run.store.read(), run.archive))
+    assert not list(verify(State(crew), run.store.read(), run.archive.recall))

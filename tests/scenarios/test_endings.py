@@ -56,9 +56,7 @@ def test_a_declined_question_ends_the_run_with_budget_and_says_what_was_lacking(
 
 def test_a_judges_own_cap_ends_its_questions_alone():
     judges = [FakeAdapter(lambda _: Script()) for _ in "ab"]
-    run = run_virtually(
-        fake_crew(judges, n_units=20, cap=PLENTY, judge_caps=[30_000_000, None])
-    )
+    run = run_virtually(fake_crew(judges, n_units=20, cap=PLENTY, judge_caps=[30_000_000, None]))
     assert [j.answered for j in run.state.judges] == [2, 20]
 
 
@@ -188,7 +186,7 @@ def test_a_bad_key_costs_one_request_and_parks_the_judge():
     assert down.until is None
     assert sum(isinstance(e, Parked) for e in run.events) > 0
     assert run.state.judges[0].missing == {MissingReason.JUDGE_DOWN: 1}
-    assert not list(verify(State(run.state.crew), run.store.read(), run.archive))
+    assert not list(verify(State(run.state.crew), run.store.read(), run.archive.recall))
 
 
 def test_a_run_without_judges_left_stops():
