@@ -212,9 +212,7 @@ class Panel:
 
         Over the units that every judge with answers has answered: the mean square of what unit and
         judge means leave of the cell means, less the mean of noise/n, which is what repeats put
-        into it.
-
-        Source: [COR] EST-IVWE 5, with the judges' pooled variances.
+        into it: the analysis of variance of a two-way layout with the judges' pooled variances.
         """
         takes_part = self.answered.any(axis=(1, 2))
         shared = self.answered[takes_part].all(axis=0)

@@ -6,9 +6,9 @@ Which interval where:
 - `t_interval` from `FEW` clusters or answers on, where they differ at all.
 - `betting` below that, and where all values are equal, so that the sample variance says nothing.
   It holds for any bounded independent values and any fixed number of them, adapts to small
-  variances, and was never wider than Hoeffding's where both were measured (n = 1 to 19; two-point,
-  uniform, bell-shaped and constant values).
-- `hoeffding` where the single values are not kept, only their sums: per unit.
+  variances, and was on average no wider than Hoeffding's wherever both were measured (n = 1 to 19;
+  two-point, uniform, bell-shaped and constant values).
+- `hoeffding` where the single values are not kept, only their sums: over a unit's answers.
 
 None of them has zero width, and none holds while one watches: they are for a number of values that
 was not chosen by looking at them.
@@ -23,7 +23,11 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
 FEW = 20
-"""Clusters or answers below which no interval rests on the sample variance ([COR] EST-IVWE 1)."""
+"""Clusters, answers or degrees of freedom below which no interval rests on the sample variance.
+
+Chosen, not derived: Student's interval is good for bell-shaped values at any number, and from here
+on for the moderately skewed means of scores too; for rare events it needs many more.
+"""
 
 FLAT = 1e-7
 """Standard deviation, in units of the scale's span, up to which values count as all equal.

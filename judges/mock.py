@@ -228,7 +228,9 @@ class MockJudge:
             # The generator can give 0, which no law of latency has a finite quantile for.
             await anyio.sleep(self._config.latency.quantile(max(pace, 2.0**-54)))
         if fault in ERRORS:
-            raise ERRORS[fault](f"mock: {fault}")
+            # Without latency there is no waiting before another attempt either.
+            wait_s = None if self._config.realtime else 0.0
+            raise ERRORS[fault](f"mock: {fault}", retry_after_s=wait_s)
         return self._reply(request, self._text(request, noise), fault)
 
     async def aclose(self) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
@@ -112,7 +112,7 @@ class Campaign:
                 try:
                     yield run
                 finally:
-                    run.interrupt()
+                    run.leave()
         except BaseExceptionGroup as group:
             raise first_error(group) from None
 
@@ -155,6 +155,12 @@ class Run:
         """Ask nothing more, receive what is under way, end."""
         self._session.interrupt()
 
+    def leave(self) -> None:
+        """Read no further events, and interrupt the run if it still goes on."""
+        self._events.close()
+        if self.result is None:
+            self.interrupt()
+
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Give each event once it is durable."""
         async for event in self._events:
@@ -167,8 +173,9 @@ class Run:
 
     def _hear(self, progress: Progress, events: Sequence[Event]) -> None:
         self.progress = progress
-        for event in events:
-            self._sender.send_nowait(event)
+        with suppress(anyio.BrokenResourceError):  # nobody reads any more
+            for event in events:
+                self._sender.send_nowait(event)
 
 
 def resume(

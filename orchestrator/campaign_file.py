@@ -93,10 +93,7 @@ def _settings(group: Group, kind: str, value: object, info: ValidationInfo) -> B
 
     They pass as JSON, so that strictness refuses "yes" for true and still takes a list for a tuple.
     """
-    try:
-        model = settings_model(group, kind)
-    except ConfigError as exc:
-        raise ValueError(str(exc)) from exc
+    model = settings_model(group, kind)
     return model.model_validate_json(json.dumps(value), strict=True, context=info.context)
 
 

@@ -227,6 +227,7 @@ class CampaignFile:
 OPERATIONAL: dict[str, str] = {
     "judge_defaults": "stands in each judge",
     "data.path": "where the data are; their digest is identity",
+    "data.prior_judgments": "where they are",
     "judges|systems.*.limits": "how fast",
     "judges|systems.*.timeouts": "how patient",
     "judges|systems.*.api_key_env": "whose key",

@@ -7,11 +7,12 @@ from copy import deepcopy
 from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
+from typing import Annotated
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator import quantities
 from orchestrator.config import OPERATIONAL, json_schema, load_campaign
@@ -136,6 +137,12 @@ def test_the_first_estimate_is_primary_unless_another_says_so(load):
     two = "[{name: a, kind: score_means}, {name: b, kind: score_means, primary: %s}]"
     assert load(plain(estimate=two % "false")).campaign.primary.name == "a"
     assert load(plain(estimate=two % "true")).campaign.primary.name == "b"
+
+
+def test_arms_that_a_column_names_are_known_from_the_data_alone(load):
+    data = "{path: items.csv, id: ticket, arm: topic, fields: {candidate: message}}"
+    contrast = "[{name: d, kind: score_means, contrast: {arm: any, baseline: other}}]"
+    assert load(plain(data=data, estimate=contrast)).campaign.data.arm_names is None
 
 
 def test_no_and_yes_are_text_and_010_is_ten(load):
@@ -313,6 +320,10 @@ PRIMARY = "{name: %s, kind: score_means, primary: true}"
         ("data", "{path: items.csv, arms: {a: items.csv}}", "data.path", "file of its own"),
         ("data", "{arms: {a: {candidate: x}}}", "data.path", "missing"),
         ("data", "{path: items.csv, arms: {a: {c: x}}, arm: b}", "data.arm", "not both"),
+        ("data", "{arms: {}}", "data.arms", "at least one arm"),
+        ("data", "{arms: {a: items.csv, b: {c: x}}}", "data.arms", "not both"),
+        ("data", "{path: items.csv, arms: {a: {c: x}, b: {d: x}}}", "data.arms", "the same fields"),
+        ("data", "{path: items.csv, arms: {a: {c: x}}, fields: {c: y}}", "data.fields.c", "too"),
         ("data", "{path: items.csv, fields: {9a: x}}", "data.fields.9a", "can't name a field"),
         ("data", "{path: items.csv, id: ticket}", "data.fields", "wants something to read"),
     ],
@@ -331,6 +342,7 @@ RECORDED = "adapter: recorded, recorded: {path: ratings.csv, judge: p, usd_per_c
     ("judge", "path", "wants"),
     [
         ("adapter: moc", "adapter", 'did you mean "mock"?'),
+        ("adapter: moc, modl: x", "modl", 'did you mean "model"?'),
         ("adapter: openai", "model", "missing"),
         ("adapter: compatible, model: m", "base_url", "missing"),
         ("adapter: mock, base_url: 'localhost:80'", "base_url", "http://"),
@@ -678,6 +690,7 @@ class FakeConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     loud: bool = False
+    word: Annotated[str, Field(max_length=3)] = ""
 
 
 @pytest.fixture
@@ -693,7 +706,9 @@ def test_an_adapter_from_elsewhere_has_settings(load, problems, elsewhere):
     (loud,) = load(plain(judges=judge % ", settings: {loud: true}")).campaign.judges
     assert (quiet.own_settings.loud, loud.own_settings.loud) == (False, True)
     (line,) = problems(plain(judges=judge % ", settings: {lod: true}"))
-    assert "settings.lod — unknown key" in line
+    assert 'settings.lod — unknown key; did you mean "loud"?' in line
+    (line,) = problems(plain(judges=judge % ", settings: {word: long}"))
+    assert "settings.word — string should have at most 3 characters" in line
     (line,) = problems(plain(judges="[{name: a, adapter: 'somewhere:NOBODY'}]"))
     assert "is no plug-in" in line
 
@@ -804,6 +819,8 @@ def test_identity_leaves_out_what_may_change(load, folder):
     text = json.dumps(identity)
     for word in ("CANARY", str(folder), "concurrency", "grace", "SOME_KEY", "4000000", "somewhere"):
         assert word not in text
+    planned = load_campaign(INPUTS / "planned.yaml", environ={}).identity_json()
+    assert str(INPUTS) not in json.dumps(planned)
     for change in (
         {"judges.large.limits.concurrency": 9},
         {"budget.usd": 50},

@@ -24,7 +24,7 @@ ABOVE = {"orchestrator.cli", "orchestrator.__main__", "orchestrator.testing"}
 ONLY_IN = {
     "sqlite3": {"orchestrator.store.sqlite"},
     "tenacity": {"orchestrator.engine.attempts"},
-    "ruamel": {"orchestrator.campaign_file", "orchestrator.config"},
+    "ruamel": {"orchestrator.document"},
     "typer": {"orchestrator.cli"},
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import anyio
 from anyio import to_thread
@@ -83,6 +84,13 @@ class Operation:
     takes_signals: bool = False
 
 
+class _End(NamedTuple):
+    """The end of a call; no arrival if the question was taken back between two attempts."""
+
+    job: Job
+    arrival: Arrival | None
+
+
 class Scheduler:
     """Carries a run from where its state is to its end.
 
@@ -109,7 +117,7 @@ class Scheduler:
         self._progress = progress
         self._observe = observe
         self._series = Series(archive, self._sent_again, self._freed)
-        self._arrivals, self._inbox = anyio.create_memory_object_stream[Arrival | None](
+        self._ends, self._inbox = anyio.create_memory_object_stream[_End | None](
             max_buffer_size=float("inf")
         )
         self._turn: list[Event] = []
@@ -127,7 +135,7 @@ class Scheduler:
             when the run is resumed.
         """
         try:
-            async with anyio.create_task_group() as clocks, self._arrivals, self._inbox:
+            async with anyio.create_task_group() as clocks, self._ends, self._inbox:
                 self._clocks = clocks
                 if self._operation.takes_signals and signals.can_listen():
                     await clocks.start(signals.listen, self.interrupt)
@@ -154,12 +162,12 @@ class Scheduler:
 
     async def _decide_to_the_end(self, calls: TaskGroup) -> None:
         self._take_up_unsent()
-        arrivals: list[Arrival] = []
+        ends: list[_End] = []
         while True:
-            await self._take_turn(arrivals, calls)
+            await self._take_turn(ends, calls)
             if self._is_over():
                 return
-            arrivals = await self._receive()
+            ends = await self._receive()
 
     def _is_over(self) -> bool:
         if self.is_cut:
@@ -174,22 +182,24 @@ class Scheduler:
             raise OrchestratorError("nothing is under way and nothing can be decided")
         return False
 
-    async def _receive(self) -> list[Arrival]:
+    async def _receive(self) -> list[_End]:
         first = await self._inbox.receive()
         waiting = self._inbox.statistics().current_buffer_used
         in_flight = self.dispatcher.in_flight
         if self._operation.company_s and in_flight > BUSY and 4 * waiting < in_flight:
             await anyio.sleep(self._operation.company_s)
-        arrivals = [first]
+        ends = [first]
         while True:
             try:
-                arrivals.append(self._inbox.receive_nowait())
+                ends.append(self._inbox.receive_nowait())
             except anyio.WouldBlock:
-                return [arrival for arrival in arrivals if arrival is not None]
+                return [end for end in ends if end is not None]
 
-    async def _take_turn(self, arrivals: list[Arrival], calls: TaskGroup) -> None:
-        for arrival in arrivals:
-            self._take_in(arrival)
+    async def _take_turn(self, ends: list[_End], calls: TaskGroup) -> None:
+        for job, arrival in ends:
+            self.dispatcher.ended(job, arrival)
+            if arrival is not None:
+                self._take_in(arrival)
         if self._is_out_of_time and self.state.limit_reached is None and not self.state.stopped:
             self._do(LimitReached(which="wall_clock"))
         if not self.is_draining and self.state.stopped is None:
@@ -312,9 +322,7 @@ class Scheduler:
     # --- the workers ----------------------------------------------------------------------------
 
     async def _call(self, job: Job) -> None:
-        arrival = await self._series.run(job)
-        self.dispatcher.ended(job, arrival)
-        self._arrivals.send_nowait(arrival)
+        self._ends.send_nowait(_End(job, await self._series.run(job)))
 
     def _sent(self, job: Job, number: int) -> Sent:
         return Sent(q=job.q, attempt=number, prompt=self._archive.prompt(job.request))
@@ -338,7 +346,7 @@ class Scheduler:
     # --- clocks ---------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        self._arrivals.send_nowait(None)
+        self._ends.send_nowait(None)
 
     async def _cut_after_grace(self) -> None:
         await anyio.sleep(self._operation.grace_s)

@@ -119,7 +119,7 @@ def test_looks_thin_out_where_they_can_not_stop_the_run():
     looks = [n for n in range(1, 100_001) if StopRule(every=25).is_look(n)]
     assert looks[:64] == list(range(25, 1625, 25))
     assert len(looks) < 350
-    assert max(b / a for a, b in itertools.pairwise(looks)) < 1.05
+    assert max(b / a for a, b in itertools.pairwise(looks[32:])) < 1.05
 
 
 def test_free_money_is_what_no_one_has_a_claim_on():
