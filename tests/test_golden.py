@@ -1,0 +1,63 @@
+"""Logs that earlier releases wrote keep opening, and every event kind keeps its bytes."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from orchestrator.core.events import KINDS
+from orchestrator.rundir import summary
+from orchestrator.store.codec import decode, encode
+from orchestrator.verification import check
+
+GOLDEN = Path(__file__).parent / "golden"
+VERSIONS = sorted(path.parent for path in GOLDEN.glob("*/log.jsonl"))
+
+
+def opened(folder, tmp_path):
+    """Put a golden log into a run directory."""
+    run = tmp_path / "run"
+    run.mkdir()
+    db = sqlite3.connect(run / "run.db")
+    db.executescript(files("orchestrator.store").joinpath("schema.sql").read_text(encoding="utf-8"))
+    db.execute("INSERT INTO meta VALUES ('schema', '1')")
+    seq = 0
+    for text in (folder / "log.jsonl").read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
+        if "digest" in line:
+            db.execute("INSERT INTO blobs VALUES (?, ?)", (line["digest"], line["data"].encode()))
+            continue
+        seq += 1
+        row = (seq, line["kind"], line["version"], line["body"], bytes.fromhex(line["link"]), 0.0)
+        db.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?, ?)", row)
+    db.commit()
+    db.close()
+    return run
+
+
+@pytest.mark.parametrize("folder", VERSIONS, ids=lambda path: path.name)
+def test_a_golden_log_opens_and_verifies(folder, tmp_path, monkeypatch):
+    """Every decision, cost and reading of an old log is the same today."""
+    monkeypatch.chdir(folder)
+    run = opened(folder, tmp_path)
+    assert list(check(run)) == []
+    data = summary(run)
+    assert data.spend.cap == 40_000_000
+    assert data.spend.settled + data.spend.uncertain <= data.spend.cap
+    assert data.counts.answered > 30
+    assert len(data.fingerprint) == 32
+
+
+def test_every_event_kind_keeps_its_bytes():
+    """Kinds are never renamed, bodies never change within a version."""
+    kinds = set()
+    for text in (GOLDEN / "events-v1.jsonl").read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
+        kinds.add(line["kind"])
+        event = decode(line["kind"], 1, line["body"])
+        assert encode(event) == (line["kind"], 1, line["body"].encode())
+    assert kinds == set(KINDS)
