@@ -119,7 +119,9 @@ def ratings_of(draw: st.DrawFn, study: Study) -> list[Record]:
     places = st.tuples(
         st.integers(0, study.frame.n_units - 1), st.integers(0, len(study.panel) - 1)
     )
-    for q, (unit, judge) in enumerate(draw(st.lists(places, max_size=30))):
+    # Drawn lists are short unless told otherwise, and many records are another matter than few.
+    asked = draw(st.lists(places, max_size=5) | st.lists(places, min_size=10, max_size=40))
+    for q, (unit, judge) in enumerate(asked):
         replicate = n_asked.get((unit, judge), 0)
         n_asked[unit, judge] = replicate + 1
         if draw(st.integers(0, 5)) == 0:

@@ -311,4 +311,4 @@ def test_the_contract_finds_a_policy_that_breaks_it(broken, contract):
     drawn = {"data": st.data(), "script": steps, "cap": st.integers(0, 100)}
     given_drawn = given(**{k: v for k, v in drawn.items() if k in signature(promise).parameters})
     with pytest.raises(AssertionError):
-        settings(thorough, phases=[Phase.generate])(given_drawn(promise))(Suite())
+        settings(thorough, phases=[Phase.generate], derandomize=True)(given_drawn(promise))(Suite())
