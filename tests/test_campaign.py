@@ -16,15 +16,16 @@ QUICKSTART = Path(__file__).parents[1] / "configs" / "quickstart.yaml"
 
 
 def quickstart(**overrides):
-    return Campaign.from_yaml(QUICKSTART, {"policy.max_repeats": 1, **overrides})
+    return Campaign.from_yaml(QUICKSTART, {"policy.max_repeats": 1, "stop": {}, **overrides})
 
 
 def test_a_campaign_runs_and_gives_its_result(tmp_path):
     result = quickstart().run(tmp_path / "run")
     assert (result.state, result.stop_reason, result.exit_code) == ("finished", "finished", 0)
     assert result.spend["settled_nano_usd"] > 0
-    assert sum(result.missing.values()) == result.document["counts"]["asked"] - (
-        result.document["counts"]["answered"]
+    assert (
+        sum(result.missing.values())
+        == result.document["counts"]["asked"] - (result.document["counts"]["answered"])
     )
     primary = result.estimates[0]
     assert primary.names == ("v2 - v1",)
@@ -53,8 +54,7 @@ def test_events_are_read_as_they_become_durable(tmp_path):
     async def main():
         seen = []
         async with quickstart().open(tmp_path / "run") as run:
-            async for event in run:
-                seen.append(event)
+            seen.extend([event async for event in run])
             assert run.progress.state == "finished"
         return seen, run.result
 
@@ -90,7 +90,9 @@ def test_an_error_inside_the_block_comes_out_as_it_is(tmp_path):
 
 def test_a_run_under_way_is_observed(tmp_path):
     told = []
-    quickstart().run(tmp_path / "run", observe=lambda progress, events: told.append(progress.n_told))
+    quickstart().run(
+        tmp_path / "run", observe=lambda progress, events: told.append(progress.n_told)
+    )
     assert told == sorted(told)
     assert told[-1] == 288
 

@@ -18,7 +18,9 @@ def test_an_unknown_name_is_an_attribute_error():
 def imported_by(code):
     """List the modules that a statement brings in, in a fresh process."""
     script = f"{code}\nimport sys\nprint(' '.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     return set(done.stdout.split())
 
 
