@@ -23,11 +23,9 @@ ROOT = Path(__file__).parents[1]
 SORTITION = (sys.executable, "-m", "orchestrator")
 
 
-def campaign(folder: Path, n: int, latency_s: float) -> Path:
-    rows = "\n".join(f"i{k},an answer of some forty characters, no {k}" for k in range(n))
-    (folder / "items.csv").write_text(
-        f"id,reply\n{rows.replace(', no', ' no')}\n", encoding="utf-8"
-    )
+def campaign(folder: Path, n: int, latency_s: float, repeats: int = 1) -> Path:
+    rows = "\n".join(f"i{k},an answer of some forty characters {k}" for k in range(n // repeats))
+    (folder / "items.csv").write_text(f"id,reply\n{rows}\n", encoding="utf-8")
     file = folder / "campaign.yaml"
     file.write_text(
         f"""
@@ -41,7 +39,7 @@ judges:
     limits: {{concurrency: 100}}
     mock: {{sd: 1.0, latency: {{constant: {latency_s}}}, realtime: {str(latency_s > 0).lower()}}}
 task: {{kind: rate, scale: {{type: integer, min: 1, max: 10}}}}
-policy: {{kind: uniform, max_repeats: 1}}
+policy: {{kind: uniform, max_repeats: {repeats}}}
 budget: {{usd: 1000}}
 output: {{dir: runs, formats: []}}
 """,
@@ -69,9 +67,11 @@ def measured(*words: object) -> dict[str, float]:
     }
 
 
-def start(folder: Path, n: int, latency_s: float) -> tuple[Path, dict[str, float]]:
+def start(
+    folder: Path, n: int, latency_s: float, repeats: int = 1
+) -> tuple[Path, dict[str, float]]:
     folder.mkdir()
-    file = campaign(folder, n, latency_s)
+    file = campaign(folder, n, latency_s, repeats)
     run = folder / "run"
     figures = measured(*SORTITION, "run", file, "--run-dir", run, "-y", "--display", "none")
     return run, figures
@@ -128,8 +128,8 @@ def main() -> None:
             f"{n:,} judgments, latency 0.2 s: <= 0.6 ms CPU each",
             f"{slow['cpu_s'] / n * 1e3:.3f} ms",
         )
-        _, small = start(folder / "small", many // 10, 0.0)
-        run, big = start(folder / "big", many, 0.0)
+        _, small = start(folder / "small", many // 10, 0.0, many // 10_000)
+        run, big = start(folder / "big", many, 0.0, many // 1_000)
         growth = (big["peak_kb"] - small["peak_kb"]) / (0.9 * many)
         note(f"{many:,} judgments: memory growth <= 1 KB each", f"{growth:.2f} KB")
         note(f"{many:,} judgments: log <= 1 KB each", f"{log_bytes(run) / many / 1024:.2f} KB")

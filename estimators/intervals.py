@@ -180,7 +180,8 @@ def cluster_mean(values: Array, weights: Array, clusters: NDArray[np.int64]) -> 
     mean = float(total.sum() / whole)
     z = (total - mean * size) / whole
     n = len(present)
-    variance = float(z @ z) * n / (n - 1) if n > 1 else np.nan
+    # Not z @ z: a BLAS may spread it over threads, which costs more than the sum itself.
+    variance = float((z * z).sum()) * n / (n - 1) if n > 1 else np.nan
     return ClusterMean(mean, variance, present, total / size, size / whole)
 
 

@@ -7,10 +7,11 @@ spent. Nothing below this floor knows concrete classes.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b, sha256
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,7 +120,7 @@ def build(file: CampaignFile, *, mock: bool = False, limit: int | None = None) -
     UnpricedModel, BudgetTooSmall, ShadowedPackage
     """
     check_packages()
-    if problems := refused(file, mock=mock):
+    if problems := [*refused(file, mock=mock), *_absent(file)]:
         raise InvalidCampaign(problems)
     campaign = file.campaign
     data = read_data(
@@ -158,6 +159,14 @@ def build(file: CampaignFile, *, mock: bool = False, limit: int | None = None) -
         warnings=(*file.warnings, *data.warnings),
         is_mock=is_mock,
     )
+
+
+def _absent(file: CampaignFile) -> Iterator[Problem]:
+    """Name what an output needs and the environment lacks, before money is spent on it."""
+    if "parquet" in file.campaign.output.formats and find_spec("pyarrow") is None:
+        yield file.locate(
+            "output.formats", "parquet needs pyarrow: pip install 'sortition[parquet]'"
+        )
 
 
 # --- judges ------------------------------------------------------------------------------------

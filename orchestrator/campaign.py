@@ -14,11 +14,13 @@ import anyio
 from orchestrator import rundir
 from orchestrator.build import Blueprint, build
 from orchestrator.config import CampaignFile, load_campaign
-from orchestrator.core.events import Event
+from orchestrator.core.errors import CorruptLog
+from orchestrator.core.events import Event, Started
 from orchestrator.core.stopping import StopReason
+from orchestrator.core.wire import Json
 from orchestrator.engine.scheduler import first_error
 from orchestrator.report.screen import Progress
-from orchestrator.session import Observer, Result, Session, start
+from orchestrator.session import Observer, Result, Session, result_of, start
 from orchestrator.store.sqlite import DB_NAME
 
 
@@ -45,6 +47,7 @@ class Campaign:
         self._overrides = dict(overrides or {})
         self._mock = mock
         self._limit = limit
+        self._blueprint: Blueprint | None = None
 
     @classmethod
     def from_yaml(
@@ -68,9 +71,24 @@ class Campaign:
         )
         return cls(file, overrides=overrides, mock=mock, limit=limit)
 
+    @classmethod
+    def again(
+        cls, about: Mapping[str, Json], overrides: Mapping[str, object] | None = None
+    ) -> Campaign:
+        """Load the campaign that a run's `Started` event tells of, with further overrides."""
+        given = about["campaign"]
+        return cls.from_yaml(
+            given["path"],
+            {**given["overrides"], **(overrides or {})},
+            mock=given["mock"],
+            limit=given["limit"],
+        )
+
     def build(self) -> Blueprint:
         """Check everything that can be checked without sending anything."""
-        return build(self.file, mock=self._mock, limit=self._limit)
+        if self._blueprint is None:
+            self._blueprint = build(self.file, mock=self._mock, limit=self._limit)
+        return self._blueprint
 
     def run(
         self,
@@ -117,20 +135,32 @@ class Campaign:
             raise first_error(group) from None
 
     async def _session(self, directory: str | Path | None, max_in_flight: int | None) -> Session:
-        blueprint = self.build()
+        # A run closes its judges' connections, so another one builds them anew.
+        blueprint, self._blueprint = self.build(), None
         parent = self.file.campaign.output.dir
         if parent is None:
             parent = Path(os.environ.get("SORTITION_OUTPUT_DIR", "runs"))
         target = Path(directory) if directory else parent / rundir.new_name(blueprint.name)
-        about = {
-            "campaign": str(self.file.path.resolve()),
-            "overrides": json.loads(json.dumps(self._overrides, default=str)),
-            "mock": self._mock,
-            "limit": self._limit,
-        }
+        about = self._about()
         if not (target / DB_NAME).exists():
             await start(target, blueprint, about)
         return Session(target, blueprint, about, max_in_flight=max_in_flight)
+
+    def _about(self) -> dict[str, Json]:
+        """Tell how the same campaign is loaded again, and by which command."""
+        words = ["sortition", "run", str(self.file.path)]
+        words += [f"--set {path}={value}" for path, value in self._overrides.items()]
+        words += ["--mock"] if self._mock else []
+        words += [] if self._limit is None else [f"--limit {self._limit}"]
+        return {
+            "command": " ".join(words),
+            "campaign": {
+                "path": str(self.file.path.resolve()),
+                "overrides": json.loads(json.dumps(self._overrides, default=str)),
+                "mock": self._mock,
+                "limit": self._limit,
+            },
+        }
 
 
 class Run:
@@ -194,15 +224,13 @@ def resume(
     OrchestratorError
         See `Campaign.run`.
     """
-    data = rundir.summary(directory)
-    if data.stop_reason in _COMPLETE:
-        return Result(directory=directory, document=rundir.write_result(directory, data))
-    campaign = Campaign.from_yaml(
-        data.about["campaign"],
-        {**data.about["overrides"], **(overrides or {})},
-        mock=data.about["mock"],
-        limit=data.about["limit"],
-    )
+    with rundir.reading(directory) as reader:
+        stop, started = reader.stop(), reader.last(Started)
+    if started is None:
+        raise CorruptLog(f"{directory} does not say which campaign it runs", seq=2)
+    if stop is not None and stop.reason in _COMPLETE:
+        return result_of(directory, rundir.summary(directory))
+    campaign = Campaign.again(started.about, overrides)
     return campaign.run(directory, max_in_flight=max_in_flight, observe=observe)
 
 

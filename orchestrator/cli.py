@@ -131,20 +131,30 @@ def validate(
         _print_json(json_schema())
         return
     from orchestrator.campaign import Campaign
+    from orchestrator.planned import refused
 
-    blueprint = Campaign.from_yaml(file, _overrides(set_)).build()
-    frame = blueprint.study.frame
-    for warning in blueprint.warnings:
-        _say(f"warning: {warning}")
+    campaign = Campaign.from_yaml(file, _overrides(set_))
+    later = [str(problem) for problem in refused(campaign.file)]
+    warnings = [str(warning) for warning in campaign.file.warnings]
+    if not later:
+        warnings = [str(warning) for warning in campaign.build().warnings]
     if as_json:
-        _print_json({"valid": True, "warnings": [str(w) for w in blueprint.warnings]})
-    else:
-        arms = f" x {frame.n_arms} arms" if frame.n_arms > 1 else ""
-        typer.echo(
-            f"{file}: valid; {frame.n_items:,} items{arms}, {len(blueprint.crew.judges)} judges, "
-            f"policy {blueprint.file.campaign.policy.kind}"
-        )
-        _say(f"next: sortition run {file}")
+        _print_json({"valid": True, "warnings": warnings, "planned": later})
+        return
+    for line in warnings:
+        _say(f"warning: {line}")
+    for line in later:
+        _say(f"later: {line}")
+    if later:
+        typer.echo(f"{file}: valid, but it can't be run yet")
+        return
+    frame = campaign.build().study.frame
+    arms = f" x {frame.n_arms} arms" if frame.n_arms > 1 else ""
+    typer.echo(
+        f"{file}: valid; {frame.n_items:,} items{arms}, {len(campaign.file.campaign.judges)} judges, "
+        f"policy {campaign.file.campaign.policy.kind}"
+    )
+    _say(f"next: sortition run {file}")
 
 
 @app.command()
@@ -211,7 +221,7 @@ def resume(
     _read_env_files(env_file)
     directory = run or rundir.newest(_runs(), unfinished=True)
     overrides = {} if budget_usd is None else {"budget.usd": budget_usd}
-    _confirm(is_real=rundir.summary(directory).money == "real", yes=yes, amount=budget_usd)
+    _confirm(is_real=rundir.is_real(directory), yes=yes, amount=budget_usd)
     with _watching(_display(display, as_json=as_json, quiet=False)) as observe:
         result = go_on(directory, overrides, max_in_flight=jobs, observe=observe)
     _finish(result, [], as_json=as_json)
@@ -363,16 +373,15 @@ def _finish(result: Result, outputs: Sequence[Path], *, as_json: bool) -> NoRetu
     from orchestrator import rundir
     from orchestrator.report.screen import closing_lines
 
-    data = rundir.summary(result.directory)
     for path in outputs:
         if path.suffix in {".html", ".md"}:
-            rundir.write_report(data, path)
+            rundir.write_report(result.data, path)
         else:
             rundir.write_export(result.directory, path)
     if as_json:
         _print_json({"record": "done", "directory": str(result.directory), **result.document})
     else:
-        for line in closing_lines(data):
+        for line in closing_lines(result.data):
             typer.echo(line)
         if (result.directory / "report.html").exists():
             typer.echo(f"report  {result.directory / 'report.html'}")

@@ -94,6 +94,14 @@ def _targets(
                 yield f"estimate[{index}].contrast.{side}", f"no arm is named {seen(arm)}{hint}"
 
 
+def _one_confidence(stop: Stop, estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str]]:
+    """A precision target is one of the primary estimate's interval, so its level is that one's."""
+    primary = next((entry for entry in estimate if entry.primary), estimate[0])
+    level = getattr(primary.settings, "confidence", stop.confidence)
+    if stop.when == "target" and "confidence" in stop.model_fields_set and stop.confidence != level:
+        yield "stop.confidence", f"the primary estimate has {level:g}; wants the same"
+
+
 def _one_truth(judges: tuple[Judge, ...]) -> Iterator[tuple[str, str]]:
     columns = {index: judge.truth for index, judge in enumerate(judges) if judge.truth is not None}
     for index, column in columns.items():
@@ -121,6 +129,7 @@ _CHECKS: dict[Callable[..., Iterator[tuple[str, str]]], tuple[str, ...]] = {
     _gated: ("stop", "gate"),
     _one_primary: ("estimate",),
     _targets: ("estimate", "data", "systems", "task"),
+    _one_confidence: ("stop", "estimate"),
     _one_truth: ("judges",),
 }
 """Each check with the sections that it reads."""

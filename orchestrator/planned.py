@@ -384,6 +384,10 @@ def _unbuilt(campaign: Campaign, *, mock: bool) -> Iterator[tuple[str, str]]:
             yield f"judges[{index}].adapter", judge.adapter
         if judge.lane == "batch":
             yield f"judges[{index}].lane", "batch"
+        if not mock and judge.adapter not in {"mock", "recorded", *PLANNED["judges"]}:
+            for limit in ("rpm", "input_tpm", "output_tpm"):
+                if getattr(judge.limits, limit) is not None:
+                    yield f"judges[{index}].limits.{limit}", "a limit of the rate"
     task, stop = campaign.task, campaign.stop
     if task.kind != "rate":
         yield "task.kind", task.kind
@@ -404,6 +408,8 @@ def _unbuilt(campaign: Campaign, *, mock: bool) -> Iterator[tuple[str, str]]:
         yield "stop.max_answers", "a limit of answers"
     if campaign.data.prior_judgments:
         yield "data.prior_judgments", "reading earlier judgments"
+    if "junit" in campaign.output.formats:
+        yield "output.formats", "junit"
     for key, what in _SECTIONS.items():
         if getattr(campaign, key):
             yield key, what

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.core.errors import StoreError
-from orchestrator.core.events import Event
+from orchestrator.core.events import Event, Opened
 from orchestrator.core.wire import Json
 from orchestrator.report import html, markdown
 from orchestrator.report.data import ReportData, State
@@ -60,11 +60,17 @@ def reading(directory: Path) -> Iterator[SqliteReader]:
         reader.close()
 
 
-def summary(directory: Path, *, unstopped: State = State.INTERRUPTED) -> ReportData:
-    """Summarise a run from its log."""
+def summary(
+    directory: Path, *, unstopped: State = State.INTERRUPTED, fingerprint: str | None = None
+) -> ReportData:
+    """Summarise a run from its log.
+
+    Who has just written the log gives its `fingerprint`; then the hashes are not checked again.
+    """
     with reading(directory) as reader:
-        data = summarise(reader.read(), run=directory.name, unstopped=unstopped)
-        return replace(data, fingerprint=reader.fingerprint)
+        rows = reader.read() if fingerprint is None else reader.read_unchecked()
+        data = summarise(rows, run=directory.name, unstopped=unstopped)
+        return replace(data, fingerprint=reader.fingerprint if fingerprint is None else fingerprint)
 
 
 def write_result(directory: Path, data: ReportData) -> dict[str, Json]:
@@ -98,6 +104,13 @@ def running(directory: Path) -> str | None:
     return owner(directory / LOCK_NAME)
 
 
+def is_real(directory: Path) -> bool:
+    """Whether a run spends real money."""
+    with reading(directory) as reader:
+        opened = reader.last(Opened)
+    return opened is not None and opened.identity["money"] == "real"
+
+
 def unstopped(directory: Path) -> State:
     """Say what a log without a stop means: its process lives, or it was interrupted."""
     return State.RUNNING if running(directory) else State.INTERRUPTED
@@ -108,7 +121,7 @@ def progress(directory: Path) -> Progress:
     with reading(directory) as reader:
         body = reader.progress()
         shown = Progress(run=directory.name) if body is None else Progress.from_json(body)
-        if reader.is_stopped() or running(directory):
+        if reader.stop() is not None or running(directory):
             return shown
     return replace(shown, state=str(State.INTERRUPTED), in_flight=0)
 
@@ -126,7 +139,7 @@ def newest(parent: Path, *, unfinished: bool) -> Path:
     )
     for run in runs:
         with reading(run) as reader:
-            if not unfinished or not reader.is_stopped():
+            if not unfinished or reader.stop() is None:
                 return run
     kind = "unfinished run" if unfinished else "run"
     raise StoreError(f"no {kind} in {parent}")

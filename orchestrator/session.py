@@ -36,8 +36,8 @@ from orchestrator.engine.dispatch import Dispatcher
 from orchestrator.engine.fold import State
 from orchestrator.engine.resume import repair, take_up
 from orchestrator.engine.scheduler import Scheduler
+from orchestrator.report.data import ReportData, state_of
 from orchestrator.report.data import State as Ending
-from orchestrator.report.data import state_of
 from orchestrator.report.export import answers
 from orchestrator.report.screen import JudgeProgress, Progress
 from orchestrator.report.summary import read_estimate
@@ -53,20 +53,21 @@ Observer = Callable[[Progress, Sequence[Event]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a run came to; `document` is its `result.json`."""
+    """What a run came to: `data` sums up its log, `document` is its `result.json`."""
 
     directory: Path
+    data: ReportData
     document: dict[str, Json]
 
     @property
     def state(self) -> str:
         """`finished`, `stopped`, `interrupted` or `failed`."""
-        return str(self.document["state"])
+        return str(self.data.state)
 
     @property
     def stop_reason(self) -> str:
         """Why the run ended."""
-        return str(self.document["stop_reason"])
+        return str(self.data.stop_reason)
 
     @property
     def exit_code(self) -> int:
@@ -75,15 +76,8 @@ class Result:
 
     @property
     def estimates(self) -> tuple[Estimate, ...]:
-        """All estimates, the primary one first."""
-        return tuple(
-            read_estimate({**e, "diagnostics": d})
-            for e, d in zip(
-                self.document["estimates"],
-                self.document["diagnostics"]["estimates"],
-                strict=True,
-            )
-        )
+        """All estimates, those of the primary entry first."""
+        return self.data.estimates
 
     @property
     def spend(self) -> dict[str, Json]:
@@ -107,6 +101,11 @@ class Result:
 
         with rundir.reading(self.directory) as reader:
             return pd.DataFrame(list(answers(reader.read(), reader.get_blob)))
+
+
+def result_of(directory: Path, data: ReportData) -> Result:
+    """Write `result.json` and give the result."""
+    return Result(directory=directory, data=data, document=rundir.write_result(directory, data))
 
 
 async def start(directory: Path, blueprint: Blueprint, about: Mapping[str, Json]) -> None:
@@ -160,7 +159,7 @@ class Session:
         finally:
             store.close()
             await self._close_judges()
-        return self._derive()
+        return self._derive(store.fingerprint)
 
     def interrupt(self) -> None:
         """Drain the run, or cut it if it is draining already."""
@@ -287,14 +286,14 @@ class Session:
             mock=self.blueprint.is_mock,
         )
 
-    def _derive(self) -> Result:
-        data = rundir.summary(self.directory)
+    def _derive(self, fingerprint: str) -> Result:
+        data = rundir.summary(self.directory, fingerprint=fingerprint)
         for form in self.blueprint.file.campaign.output.formats:
             if form in {"html", "md"}:
                 rundir.write_report(data, self.directory / f"report.{form}")
             else:
                 rundir.write_export(self.directory, self.directory / f"answers.{form}")
-        return Result(directory=self.directory, document=rundir.write_result(self.directory, data))
+        return result_of(self.directory, data)
 
 
 def check_identity(recorded: Opened, now: Opened) -> None:

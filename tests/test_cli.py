@@ -448,6 +448,50 @@ def test_what_comes_later_is_refused_by_name(sortition, campaign):
     assert "policy.kind" in err
 
 
+def test_what_comes_later_validates_and_is_named(sortition, campaign):
+    """A file for what is planned is valid; validate says what `run` will refuse."""
+    changed(campaign, "kind: uniform, max_repeats: 1", "kind: est_ivwe")
+    code, out, err = sortition("validate", campaign)
+    assert code == 0
+    assert "valid, but it can't be run yet" in out
+    assert "est_ivwe is planned" in err
+
+
+def test_an_output_that_can_not_be_made_is_refused_before_the_run(sortition, campaign, tmp_path):
+    changed(campaign, "formats: [html, md]", "formats: [html, junit]")
+    code, _, err = sortition("run", campaign)
+    assert code == 2
+    assert "junit is planned" in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_log_whose_tail_is_gone_is_not_resumed(sortition, campaign, tmp_path):
+    """A resume would otherwise ask, and pay for, what was asked before."""
+    sortition("run", campaign)
+    run = the_run(tmp_path)
+    db = sqlite3.connect(run / "run.db")
+    db.execute("DELETE FROM events WHERE seq > 40")
+    db.commit()
+    db.close()
+    code, _, err = sortition("resume", run)
+    assert code == 5
+    assert "the log ends at row 40" in err
+
+
+def test_a_run_directory_may_be_renamed(sortition, campaign, tmp_path):
+    sortition("run", campaign)
+    run = the_run(tmp_path)
+    moved = run.rename(tmp_path / "moved")
+    assert sortition("verify", moved)[0] == 0
+
+
+def test_a_precision_target_has_the_level_of_its_interval(sortition, campaign):
+    stop = "stop={target_half_width: 1, confidence: 0.9}"
+    code, _, err = sortition("validate", campaign, "--set", stop)
+    assert code == 2
+    assert "stop.confidence" in err
+
+
 def test_a_watched_stop_is_refused_by_name(sortition, campaign):
     code, _, err = sortition(
         "run", campaign, "--set", "stop={target_half_width: 1, check: anytime}"

@@ -59,7 +59,7 @@ class Policy(Protocol):
 
         Whether it fits the budget is the engine's business. A proposal that does not fit, while
         nothing is outstanding, comes back as `Declined`: propose something cheaper, or `FINISH`.
-        `PAUSE` is allowed only while something is outstanding.
+        `PAUSE` is allowed only while something is outstanding or a judge is down for a time.
         """
         ...
 
@@ -175,9 +175,9 @@ class Store(Protocol):
 class Plugin:
     """What a plug-in module offers as `PLUGIN`.
 
-    `config` is a frozen pydantic model with ``extra="forbid"``; `build` makes the thing: for
-    policies and estimators ``build(config, study, name)``, for judges
-    ``build(config, JudgeSetting)``, for rubrics ``build(config, RubricSetting)``.
+    `config` is a frozen pydantic model with ``extra="forbid"``; `build` makes the thing: policies
+    and estimators by ``build(config, study)``, judges by ``build(config, setting)`` with a
+    `JudgeSetting`.
     """
 
     config: type[Any]

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from orchestrator.core.estimate import Estimate
 
-LOOKS_PER_DOUBLING = 32
+LOOKS_PER_DOUBLING = 16
 """How many looks a run without a target takes while its length doubles."""
 
 

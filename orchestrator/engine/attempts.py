@@ -94,7 +94,7 @@ class Series:
             parks = str(error) if error.parks_judge else None
         return Arrival(
             job=job,
-            attempt=replace(job.request.attempt, number=at.number),
+            attempt=at.request().attempt,
             outcome=outcome,
             took_s=anyio.current_time() - at.sent_at,
             parks=parks,
@@ -178,14 +178,13 @@ class _Progress:
         """Make one attempt, within its own deadline and the answer's."""
         if self.number > self.job.request.attempt.number:
             self.sent_at = anyio.current_time()
-        within = min(self.job.judge.timeouts.attempt_s, self.deadline - self.sent_at)
-        try:
-            with anyio.fail_after(within):
-                return await self.job.judge.adapter.send(self._request())
-        except TimeoutError:
-            raise TimedOut(f"no reply within {within:g} s") from None
+        deadline = min(self.sent_at + self.job.judge.timeouts.attempt_s, self.deadline)
+        with anyio.CancelScope(deadline=deadline):
+            return await self.job.judge.adapter.send(self.request())
+        raise TimedOut(f"no reply within {deadline - self.sent_at:g} s")
 
-    def _request(self) -> Request:
+    def request(self) -> Request:
+        """Give the request of the attempt that runs."""
         request = self.job.request
         if request.attempt.number == self.number:
             return request

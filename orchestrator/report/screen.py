@@ -208,13 +208,14 @@ def closing_lines(data: ReportData) -> list[str]:
     """Say what a run came to: the answer, the money, why it ended."""
     spend = data.spend
     cap = "" if spend.cap is None else f" of {usd(spend.cap, 2)}"
+    held = f" + {usd(spend.held, 6)} still held" if spend.held else ""
     lines = [
         mock_notice(data),
         answer(data),
         precision(data),
         ending(data),
         (
-            f"spend   {usd(spend.settled, 6)} settled + {usd(spend.uncertain, 6)} uncertain{cap}"
+            f"spend   {usd(spend.settled, 6)} settled + {usd(spend.uncertain, 6)} uncertain{held}{cap}"
             f"; {plural(data.counts.answered, 'answer')}, {data.counts.n_missing:,} missing"
         ),
         f"run     {data.run}   fingerprint {data.fingerprint or 'none yet'}",

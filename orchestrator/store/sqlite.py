@@ -13,15 +13,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from typing import TypeVar, cast
 
 import anyio
 from anyio import to_thread
 
-from orchestrator.core.errors import SchemaTooNew, StorageFailed, StoreError
+from orchestrator.core.errors import CorruptLog, SchemaTooNew, StorageFailed, StoreError
 from orchestrator.core.events import Event, Reopened, Stopped
 from orchestrator.core.ids import Seq
 from orchestrator.core.ports import Row
-from orchestrator.store.codec import digest
+from orchestrator.store.codec import decode, digest
 from orchestrator.store.lock import RunLock
 from orchestrator.store.log import Chain, Fault, Line, audit, unchecked
 
@@ -29,6 +30,9 @@ SCHEMA_VERSION = 1
 DB_NAME = "run.db"
 LOCK_NAME = "run.lock"
 
+E = TypeVar("E", bound=Event)
+
+_SELECT_LAST = "SELECT kind, version, body FROM events"
 _READ = "SELECT seq, kind, version, body, link, at FROM events WHERE seq > ? ORDER BY seq"
 
 
@@ -87,13 +91,31 @@ class SqliteStore:
         """Head of the chain over decision events."""
         return self._chain.head
 
+    @property
+    def fingerprint(self) -> str:
+        """Head of the chain at the last stop, in hex; empty before the first."""
+        return self._chain.fingerprint
+
     def read(self, after: int = 0) -> Iterator[Row]:
-        """Read rows in order. Reading to the end takes up the hash chains."""
+        """Read rows in order. Reading to the end takes up the hash chains.
+
+        Raises
+        ------
+        CorruptLog
+            A row is not as it was written, or the log ends before the last commit did.
+        """
         chain = Chain()
         lines = (Line(*row) for row in self._db.execute(_READ, (0,)))
         for row in chain.follow(lines):
             if row.seq > after:
                 yield row
+        end = self._db.execute("SELECT seq, link FROM progress").fetchone()
+        if end is not None and end != (chain.seq, chain.last):
+            raise CorruptLog(
+                f"the log ends at row {chain.seq}; it was written up to row {end[0]}; "
+                "run `sortition verify`",
+                seq=chain.seq,
+            )
         self._chain = chain
 
     async def append(self, events: Sequence[Event], progress: bytes | None = None) -> Seq:
@@ -175,11 +197,18 @@ class SqliteReader:
         """Head of the chain at the last stop, in hex, as far as was read."""
         return self._chain.fingerprint
 
-    def is_stopped(self) -> bool:
-        """Whether the run has come to its end, without reading the log."""
-        query = "SELECT kind FROM events WHERE kind IN (?, ?) ORDER BY seq DESC LIMIT 1"
-        row = self._db.execute(query, (Stopped.__name__, Reopened.__name__)).fetchone()
-        return bool(row == (Stopped.__name__,))
+    def last(self, *kinds: type[E]) -> E | None:
+        """Find the last event of some kinds, without reading the log."""
+        names = [kind.__name__ for kind in kinds]
+        marks = ", ".join("?" * len(names))
+        query = f"{_SELECT_LAST} WHERE kind IN ({marks}) ORDER BY seq DESC LIMIT 1"
+        row = self._db.execute(query, names).fetchone()
+        return None if row is None else cast("E", decode(*row))
+
+    def stop(self) -> Stopped | None:
+        """Give the stop that the run has come to, None while it can go on."""
+        last = self.last(Stopped, Reopened)
+        return last if isinstance(last, Stopped) else None
 
     def read(self, after: int = 0) -> Iterator[Row]:
         """Read rows in order from the first."""

@@ -117,9 +117,9 @@ def test_a_stop_rule_needs_precision_and_items():
 def test_looks_thin_out_where_they_can_not_stop_the_run():
     """A run of any length without a target looks some hundred times, early on at every count."""
     looks = [n for n in range(1, 100_001) if StopRule(every=25).is_look(n)]
-    assert looks[:64] == list(range(25, 1625, 25))
-    assert len(looks) < 350
-    assert max(b / a for a, b in itertools.pairwise(looks[32:])) < 1.05
+    assert looks[:32] == list(range(25, 825, 25))
+    assert len(looks) < 180
+    assert max(b / a for a, b in itertools.pairwise(looks[16:])) < 1.07
 
 
 def test_free_money_is_what_no_one_has_a_claim_on():

@@ -32,9 +32,8 @@ def main(folder: Path) -> None:
         for kind, version, stored in rows:
             body = stored
             if kind == "Started":
-                about = json.loads(stored)["about"]
-                kept = {key: about[key] for key in ("overrides", "mock", "limit")}
-                body = json.dumps({"about": {"campaign": "campaign.yaml", **kept}})
+                given = json.loads(stored)["about"]["campaign"]
+                body = json.dumps({"about": {"campaign": {**given, "path": "campaign.yaml"}}})
             last = link(last, kind, version, body.encode())
             line = {"kind": kind, "version": version, "body": body, "link": last.hex()}
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
