@@ -307,7 +307,7 @@ def test_every_event_is_documented_in_its_class():
     for head, found in heads.items():
         table = LOG_PAGE.read_text("utf-8").split(f"| {head} |")[1].split("\n\n")[0]
         found.update(word for row in rows(f"|-|\n{table}") for word in quoted(row[0]))
-    decisions = {kind.__name__ for kind in DECISIONS}
+    decisions = DECISIONS
     assert heads == {"decision event": decisions, "fact": set(KINDS) - decisions}
 
 

@@ -264,7 +264,8 @@ Fact = Started | Sent | Freed | Arrived | Looked | Forfeited | Late | Withdrawn
 
 Event = Decision | Fact
 
-DECISIONS: frozenset[type] = frozenset(get_args(Decision))
+DECISIONS: frozenset[str] = frozenset(t.__name__ for t in get_args(Decision))
+"""Kinds that form the chain."""
 KINDS: dict[str, type] = {t.__name__: t for t in (*get_args(Decision), *get_args(Fact))}
 
 # --- the chain ---------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from orchestrator.core.errors import CorruptLog
-from orchestrator.core.events import DECISIONS, GENESIS, KINDS, Event, Stopped, link
+from orchestrator.core.events import DECISIONS, GENESIS, Event, Stopped, link
 from orchestrator.core.ids import Seq
 from orchestrator.core.ports import Row
 from orchestrator.store.codec import decode, digest, encode
@@ -56,7 +56,7 @@ class Chain:
         lines = []
         for event in events:
             kind, version, body = encode(event)
-            self._advance(kind, version, body, is_decision=type(event) in DECISIONS)
+            self._advance(kind, version, body)
             lines.append(Line(self.seq, kind, version, body.decode(), self.last, at))
         return lines
 
@@ -69,23 +69,22 @@ class Chain:
             A row can't be decoded or does not follow its predecessor.
         """
         for line in lines:
-            body = line.body.encode()
-            self._advance(line.kind, line.version, body, is_decision=_is_decision(line.kind))
+            self._advance(line.kind, line.version, line.body.encode())
             if line.seq != self.seq or line.link != self.last:
                 raise CorruptLog(
                     f"row {line.seq} of the log is not as it was written; run `sortition verify`",
                     seq=line.seq,
                 )
             try:
-                event = decode(line.kind, line.version, body)
+                event = decode(line.kind, line.version, line.body)
             except ValueError as exc:
                 raise CorruptLog(f"row {line.seq}: {exc}", seq=line.seq) from exc
             yield Row(Seq(line.seq), line.at, event)
 
-    def _advance(self, kind: str, version: int, body: bytes, *, is_decision: bool) -> None:
+    def _advance(self, kind: str, version: int, body: bytes) -> None:
         self.seq += 1
         self.last = link(self.last, kind, version, body)
-        if is_decision:
+        if kind in DECISIONS:
             self.head = link(self.head, kind, version, body)
             if kind == Stopped.__name__:
                 self.fingerprint = self.head.hex()
@@ -122,7 +121,3 @@ def audit(
     for name, data in blobs:
         if digest(data) != name:
             yield Fault(0, f"blob {name} was changed")
-
-
-def _is_decision(kind: str) -> bool:
-    return KINDS.get(kind) in DECISIONS
