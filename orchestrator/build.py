@@ -7,6 +7,7 @@ spent. Nothing below this floor knows concrete classes.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -104,6 +105,7 @@ class Blueprint:
             wall_clock_s=campaign.budget.wall_clock,
             may_thread=True,
             takes_signals=True,
+            clock=time.monotonic,
         )
 
 

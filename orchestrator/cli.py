@@ -5,6 +5,7 @@ Everything heavy is imported inside the commands, so that `--help` answers at on
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -199,6 +200,7 @@ def run(
         overrides["seed"] = seed
     campaign = Campaign.from_yaml(file, overrides, mock=mock, limit=limit)
     _introduce(campaign, yes=yes)
+    gc.freeze()  # data and modules live as long as the run; no need to look through them again
     with _watching(_display(display, as_json=as_json, quiet=quiet)) as observe:
         result = campaign.run(run_dir, max_in_flight=jobs, observe=observe)
     _finish(result, output or [], as_json=as_json)

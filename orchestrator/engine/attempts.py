@@ -69,10 +69,12 @@ class Series:
     def __init__(
         self,
         archive: Archive,
+        clock: Callable[[], float],
         sent: Callable[[Job, int], Awaitable[bool]],
         freed: Callable[[Job, int, str], Awaitable[None]],
     ) -> None:
         self._archive = archive
+        self._clock = clock
         self._sent = sent
         self._freed = freed
 
@@ -83,7 +85,7 @@ class Series:
         waited to be sent again. Cancellation leaves it sent and unanswered in the log, so that a
         resume charges it as uncertain.
         """
-        at = _Progress(job, anyio.current_time())
+        at = _Progress(job, self._clock)
         parks = None
         try:
             outcome = self._outcome(at, await self._reply(at))
@@ -96,7 +98,7 @@ class Series:
             job=job,
             attempt=at.request().attempt,
             outcome=outcome,
-            took_s=anyio.current_time() - at.sent_at,
+            took_s=self._clock() - at.sent_at,
             parks=parks,
         )
 
@@ -166,18 +168,19 @@ class _TakenBackError(Exception):
 class _Progress:
     """How far a series is: which attempt runs, and how much time is left."""
 
-    __slots__ = ("deadline", "job", "number", "sent_at")
+    __slots__ = ("clock", "deadline", "job", "number", "sent_at")
 
-    def __init__(self, job: Job, now: float) -> None:
+    def __init__(self, job: Job, clock: Callable[[], float]) -> None:
         self.job = job
+        self.clock = clock
         self.number = job.request.attempt.number
-        self.deadline = now + job.judge.timeouts.answer_s
-        self.sent_at = now
+        self.sent_at = clock()
+        self.deadline = self.sent_at + job.judge.timeouts.answer_s
 
     async def attempt(self) -> Reply:
         """Make one attempt, within its own deadline and the answer's."""
         if self.number > self.job.request.attempt.number:
-            self.sent_at = anyio.current_time()
+            self.sent_at = self.clock()
         deadline = min(self.sent_at + self.job.judge.timeouts.attempt_s, self.deadline)
         with anyio.CancelScope(deadline=deadline):
             return await self.job.judge.adapter.send(self.request())
@@ -193,7 +196,7 @@ class _Progress:
     def must_stop(self, wait_s: float) -> bool:
         """Whether attempts or time are used up."""
         is_last = self.number >= self.job.judge.max_attempts
-        return is_last or anyio.current_time() + wait_s >= self.deadline
+        return is_last or self.clock() + wait_s >= self.deadline
 
 
 def _error(retry: RetryCallState) -> JudgeError:
