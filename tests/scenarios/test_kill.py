@@ -157,8 +157,9 @@ def test_a_killed_run_resumes_to_the_same_result(campaign, n_answers):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n_answers", POINTS[3:])
-def test_a_killed_run_resumes_to_the_same_result_at_many_points(campaign, n_answers):
+def test_a_killed_run_resumes_to_the_same_result_at_many_points(campaign, n_answers, measured):
     check_a_kill(campaign, n_answers)
+    measured(f"C18: kill -9 after {n_answers} answers, then resume", "equal to the bit")
 
 
 def test_a_second_process_on_a_run_is_refused(campaign):
