@@ -99,6 +99,7 @@ class State:
         self.is_precise = False
         self.last_look: Looked | None = None
         self.stopped: StopReason | None = None
+        self._cut_off: list[QNo] = []
 
     # --- what decisions read --------------------------------------------------------------------
 
@@ -227,14 +228,18 @@ class State:
                 self.stopped = None
                 self.limit_reached = None
                 self._forget_declined()
+                # What the stop cut off never counts; the policy may ask it again.
+                for q in self._cut_off:
+                    self.policy.tell(Parked(q=q))
+                self._cut_off.clear()
             case Late(q=q, outcome=outcome):
-                self._close(event, q)
+                self._close(event)
                 self._settle(q, outcome)
             case Forfeited(q=q):
-                self._close(event, q)
+                self._close(event)
                 self.ledger.forfeit(q)
             case Withdrawn(q=q):
-                self._close(event, q)
+                self._close(event)
                 self.ledger.release(q)
             case Opened():
                 self.is_opened = True
@@ -317,9 +322,10 @@ class State:
             if at.returned:
                 self.sequencer.arrived(at.q)
 
-    def _close(self, event: Late | Forfeited | Withdrawn, q: QNo) -> None:
+    def _close(self, event: Late | Forfeited | Withdrawn) -> None:
         self._join.feed(event)
-        self.sequencer.gone(q)
+        self.sequencer.gone(event.q)
+        self._cut_off.append(event.q)
 
     def _forget_declined(self) -> None:
         self.declined = None

@@ -13,7 +13,7 @@ from orchestrator.core.ports import Store
 from orchestrator.engine.crew import Crew
 from orchestrator.engine.fold import State
 from orchestrator.engine.resume import repair, take_up
-from orchestrator.engine.scheduler import Operation, Scheduler
+from orchestrator.engine.scheduler import Operation, Scheduler, first_error
 from orchestrator.store.memory import MemoryStore
 from orchestrator.testing.fakes import MemoryArchive
 
@@ -75,7 +75,10 @@ def run_virtually(
             tasks.cancel_scope.cancel()
         return anyio.current_time() - began
 
-    took_s = anyio.run(main, backend="trio", backend_options={"clock": clock})
+    try:
+        took_s = anyio.run(main, backend="trio", backend_options={"clock": clock})
+    except BaseExceptionGroup as group:
+        raise first_error(group) from None
     return VirtualRun(state=state, store=log, archive=kept, took_s=took_s)
 
 

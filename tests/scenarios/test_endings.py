@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from orchestrator.core.errors import (
     BadCredentials,
     Blocked,
     Disconnected,
+    OrchestratorError,
     Overloaded,
     RateLimited,
     TimedOut,
 )
 from orchestrator.core.events import (
+    CapChanged,
     Declined,
     Freed,
     JudgeDown,
@@ -20,17 +24,20 @@ from orchestrator.core.events import (
     LimitReached,
     Parked,
     Reasked,
+    Reopened,
     Sent,
 )
 from orchestrator.core.judge import Timeouts
-from orchestrator.core.query import Missing, MissingReason
+from orchestrator.core.ports import PAUSE
+from orchestrator.core.query import Kind, Missing, MissingReason, Query
 from orchestrator.core.records import records
 from orchestrator.core.stopping import StopReason, StopRule
 from orchestrator.core.wire import Finish
 from orchestrator.engine.fold import State
 from orchestrator.engine.scheduler import Operation
 from orchestrator.engine.verify import verify
-from orchestrator.testing.fakes import FakeAdapter, Script, fake_crew
+from orchestrator.store.memory import MemoryStore
+from orchestrator.testing.fakes import FakeAdapter, InTurnPolicy, Script, fake_crew
 from orchestrator.testing.virtual import run_virtually
 
 PLENTY = 10**12
@@ -246,3 +253,91 @@ def test_three_lost_attempts_in_a_row_bring_a_judge_back_to_one_call_at_a_time()
     sent = [e for e in run.events if isinstance(e, Sent)]
     assert len(sent) == 60
     assert run.took_s > 20
+
+
+def test_what_a_stop_cut_off_is_asked_again_when_the_run_goes_on():
+    """A raised cap after an overrun: questions that the stop withdrew are not lost."""
+    judge = FakeAdapter(
+        lambda r: Script(latency_s=1.0, cost=120_000_000 if r.query.units[0] == 0 else 5_000_000)
+    )
+    crew = fake_crew([judge], n_units=12)
+    first = run_virtually(crew)
+    assert first.state.stopped is StopReason.OVERRUN
+    account = first.state.ledger.campaign
+    more = [
+        Reopened(settled=account.settled, uncertain=account.uncertain),
+        CapChanged(cap=10**10),
+    ]
+    again = run_virtually(crew, first.store, first.archive, first=more)
+    assert again.state.stopped is StopReason.FINISHED
+    assert again.state.n_told == 12
+    assert not list(verify(State(crew), again.store.read(), again.archive.recall))
+
+
+def test_a_judge_that_goes_down_takes_back_what_waits_to_be_sent_again():
+    """A question in back-off comes back parked; nothing is sent to the judge any more."""
+    calls = []
+
+    def script(request):
+        calls.append(request.query.units[0])
+        if request.query.units[0] == 1:
+            return Script(error=RateLimited(retry_after_s=20.0))
+        if len(calls) > 6:
+            return Script(latency_s=1.0, error=BadCredentials("revoked"))
+        return Script(latency_s=1.0)
+
+    failing = FakeAdapter(script)
+    good = FakeAdapter(lambda _: Script(latency_s=0.1))
+    run = run_virtually(fake_crew([failing, good], n_units=20, cap=PLENTY, concurrency=4))
+    assert run.state.judges[0].is_down
+    assert run.state.judges[1].answered == 20
+    assert run.state.is_drained
+    assert calls.count(1) == 1
+    assert not list(verify(State(run.state.crew), run.store.read(), run.archive.recall))
+
+
+def test_a_limit_on_tokens_ends_asking():
+    """`max_tokens` counts what was billed; one output token is one nano-USD here."""
+    crew = fake_crew([FakeAdapter(lambda _: Script())], cap=PLENTY, window=1)
+    opened = replace(crew.opened, max_tok=12_000_000)
+    run = run_virtually(replace(crew, opened=opened))
+    assert run.state.n_answered == 3
+    assert run.state.stopped is StopReason.LIMIT
+
+
+class Stubborn(InTurnPolicy):
+    """Pauses for ever, or asks judges that are down."""
+
+    def __init__(self, answer):
+        super().__init__(0)
+        self._answer = answer
+
+    def ask(self, view):
+        return self._answer
+
+    def tell(self, event):
+        pass
+
+
+def test_a_policy_that_breaks_its_contract_is_named():
+    crew = fake_crew([FakeAdapter(lambda _: Script())])
+    with pytest.raises(OrchestratorError, match="pauses although nothing is outstanding"):
+        run_virtually(replace(crew, new_policy=lambda: Stubborn(PAUSE)))
+    bad = FakeAdapter(lambda _: Script(error=BadCredentials()))
+    query = Query(kind=Kind.RATE, judge=0, units=(0,))
+    crew = fake_crew([bad, bad], window=1)
+    with pytest.raises(OrchestratorError, match="asks judge 0, which is down"):
+        run_virtually(replace(crew, new_policy=lambda: Stubborn(query)))
+
+
+def test_a_cancelled_run_leaves_what_was_sent_held_in_the_log():
+    """A bug in an adapter ends the run with its own error; the log stays resumable."""
+    judge = FakeAdapter(lambda r: 1 / 0 if r.query.units[0] == 3 else Script(latency_s=1.0))
+    crew = fake_crew([judge], n_units=6, cap=PLENTY)
+    store = MemoryStore()
+    with pytest.raises(ZeroDivisionError):
+        run_virtually(crew, store)
+    mended = fake_crew([FakeAdapter(lambda _: Script())], n_units=6, cap=PLENTY)
+    again = run_virtually(mended, store)
+    assert again.state.n_answered == 6
+    assert again.state.ledger.campaign.uncertain >= 22_000_000
