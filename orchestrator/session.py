@@ -143,8 +143,11 @@ class Session:
         store = SqliteStore.open(self.directory)
         try:
             state, is_new = self._fold(store)
-            events = repair(state)
+            # What a stop left open is closed before a run is reopened; otherwise a new cap or price
+            # comes first, so that it holds for what is asked again.
+            events = repair(state) if state.stopped is not None else []
             events += self._changes(state)
+            events += repair(state)
             if state.stopped is None and not is_new:
                 events.append(_started(self.blueprint, self.about, store.took_over))
             if events:
@@ -187,11 +190,11 @@ class Session:
         """
         now = self.blueprint.crew.opened
         account = state.ledger.campaign
-        spent = account.settled + account.uncertain
-        if now.cap is not None and now.cap < spent and now.cap != account.cap:
+        if now.cap is not None and now.cap < account.committed and now.cap != account.cap:
             raise ConfigError(
-                f"budget.usd: {format_usd(now.cap)} is less than the {format_usd(spent)} that this "
-                "run has spent; nothing was changed"
+                f"budget.usd: {format_usd(now.cap)} is less than the "
+                f"{format_usd(account.committed)} that this run has spent or holds; nothing was "
+                "changed"
             )
         events: list[Event] = []
         if state.stopped is not None:

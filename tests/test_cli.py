@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import json
 import re
@@ -30,6 +31,7 @@ def sortition(monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(sys, "argv", ["sortition", *map(str, words)])
         with pytest.raises(SystemExit) as exit_:
             cli.main()
+        gc.unfreeze()  # the command owns its process, a test does not
         out, err = capsys.readouterr()
         return int(exit_.value.code or 0), out, err
 
@@ -217,6 +219,32 @@ def test_a_raised_cap_goes_on_and_a_lower_one_is_refused(sortition, campaign, tm
     assert code == 2
     assert "$0.050000 is less than the $0.180000" in err
     assert before == ((run / "run.db").read_bytes(), (run / "result.json").read_bytes())
+    assert sortition("verify", run)[0] == 0
+
+
+def test_a_cap_below_what_is_held_is_refused_and_a_raised_one_holds_for_lost_attempts(
+    sortition, campaign, tmp_path, monkeypatch
+):
+    """After a crash the holds of what was asked count; money that was added pays for a retry."""
+    real, n = SqliteStore._commit, 0
+
+    def fail(self, batch):
+        nonlocal n
+        n += 1
+        if n == 5:
+            raise sqlite3.OperationalError("database or disk is full")
+        real(self, batch)
+
+    monkeypatch.setattr(SqliteStore, "_commit", fail)
+    assert sortition("run", campaign, "-j", "3")[0] == 5
+    monkeypatch.setattr(SqliteStore, "_commit", real)
+    run = the_run(tmp_path)
+    code, _, err = sortition("resume", run, "--budget-usd", "0.06")
+    assert code == 2
+    assert "has spent or holds" in err
+    assert sortition("resume", run, "--budget-usd", "5")[0] == 0
+    assert result(run)["counts"]["missing"] == {}
+    assert result(run)["counts"]["answered"] == 100
     assert sortition("verify", run)[0] == 0
 
 
