@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b, sha256
@@ -321,7 +321,7 @@ def _opened(
     }
     return Opened(
         identity=identity,
-        digest=sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest(),
+        digest=identity_digest(identity),
         seed=campaign.seed,
         cap=cap,
         judge_caps=tuple(
@@ -339,6 +339,11 @@ def _opened(
         window=campaign.policy.window or WINDOW_PER_CALL * _concurrency(campaign.judges),
         looks=campaign.stop.every,
     )
+
+
+def identity_digest(identity: Mapping[str, Json]) -> str:
+    """Digest what must not change while a run goes on."""
+    return sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
 def _is_simulated(entry: JudgeEntry, mock: bool) -> bool:  # noqa: FBT001  # one fact of two

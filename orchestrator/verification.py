@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator import rundir
+from orchestrator.build import identity_digest
 from orchestrator.campaign import Campaign
 from orchestrator.core.events import Opened, Started
 from orchestrator.core.ports import Row
@@ -17,7 +18,7 @@ from orchestrator.engine.fold import State
 from orchestrator.engine.verify import verify
 from orchestrator.report.result import document
 from orchestrator.session import check_identity, differences
-from orchestrator.store.archive import recall
+from orchestrator.store.archive import name_prompt, recall
 from orchestrator.store.sqlite import SqliteReader
 
 
@@ -50,9 +51,19 @@ def _replay(reader: SqliteReader) -> Iterator[str]:
     about = _last_started(reader.read_unchecked())
     crew = Campaign.again(about).build().crew
     check_identity(first.event, crew.opened)
+    if identity_digest(first.event.identity) != first.event.digest:
+        yield "row 1: the identity is not the one that its digest names"
+    for name in _FIXED:
+        if getattr(first.event, name) != getattr(crew.opened, name):
+            yield f"row 1: {name} is not what the campaign file says"
     state = State(replace(crew, opened=first.event))
-    for difference in verify(state, reader.read_unchecked(), partial(recall, reader)):
+    rows = reader.read_unchecked()
+    for difference in verify(state, rows, partial(recall, reader), name_prompt):
         yield f"row {difference.seq}: {difference.what}"
+
+
+_FIXED = ("seed", "judge_caps", "role_caps", "max_requests", "max_tok", "looks")
+"""What the opening takes from the campaign file, besides what overrides and events may change."""
 
 
 def _result(directory: Path) -> Iterator[str]:

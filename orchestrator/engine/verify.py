@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
-from orchestrator.core.errors import LedgerError, OrchestratorError
+from orchestrator.core.errors import OrchestratorError
 from orchestrator.core.events import (
     LOST,
     Arrived,
@@ -21,6 +22,8 @@ from orchestrator.core.events import (
     LimitReached,
     Looked,
     Reasked,
+    Reopened,
+    Sent,
     Stopped,
     Told,
 )
@@ -28,7 +31,7 @@ from orchestrator.core.money import cost
 from orchestrator.core.ports import Row, Unreadable
 from orchestrator.core.query import Judged, Missing, outcome_digest
 from orchestrator.core.stopping import StopReason
-from orchestrator.core.wire import Json, Reply
+from orchestrator.core.wire import Json, Reply, Request
 from orchestrator.engine.decide import Ask, Decline, Limit, Look, Stop, decide, hear
 from orchestrator.engine.fold import State
 
@@ -37,6 +40,7 @@ _FROM_OUTSIDE = {StopReason.USER, StopReason.JUDGES_DOWN, StopReason.STORAGE}
 
 
 Recall = Callable[[str], Reply | None]
+NamePrompt = Callable[[Request], str]
 
 
 class Difference(NamedTuple):
@@ -46,17 +50,19 @@ class Difference(NamedTuple):
     what: str
 
 
-def verify(state: State, rows: Iterable[Row], recall: Recall) -> Iterator[Difference]:
+def verify(
+    state: State, rows: Iterable[Row], recall: Recall, name_prompt: NamePrompt = lambda _: ""
+) -> Iterator[Difference]:
     """Live through a log with a fresh state; name every difference.
 
-    `recall` reads a kept reply by its digest.
+    `recall` reads a kept reply by its digest; `name_prompt` digests a request as the archive does.
 
     Decisions are compared up to the first that differs, since all later ones follow from it; money
     and readings are compared to the end.
     """
     proposals_agree = True
     for row in rows:
-        found = list(_facts(state, row.event, recall))
+        found = list(_facts(state, row.event, recall, name_prompt))
         if proposals_agree:
             try:
                 found += _decisions(state, row.event)
@@ -65,14 +71,19 @@ def verify(state: State, rows: Iterable[Row], recall: Recall) -> Iterator[Differ
             proposals_agree = not found
         try:
             state.apply(row.event)
-        except (LedgerError, OrchestratorError, KeyError, IndexError) as exc:
-            yield Difference(row.seq, f"{type(row.event).__name__} can't follow: {exc}")
+        except Exception as exc:  # noqa: BLE001  # a forged row may break any plug-in in any way
+            yield Difference(row.seq, f"{type(row.event).__name__} can't follow: {exc!r}")
             return
         yield from (Difference(row.seq, what) for what in found)
 
 
-def _facts(state: State, event: Event, recall: Recall) -> Iterator[str]:
+def _facts(state: State, event: Event, recall: Recall, name_prompt: NamePrompt) -> Iterator[str]:
     match event:
+        case Sent(q=q, attempt=number, prompt=prompt) if prompt and q in state.open:
+            at = state.open[q]
+            request = state.render(at.query, replace(at.attempt, number=number))
+            if name_prompt(request) not in {"", prompt}:
+                yield f"question {q}: the prompt is not the one that its query renders to"
         case Told(q=q, digest=digest):
             at = state.open.get(q)
             if at is None or at.outcome is None:
@@ -89,12 +100,16 @@ def _reading(state: State, event: Arrived, recall: Recall) -> Iterator[str]:
     at = state.open[event.q]
     outcome = event.outcome
     judge = at.query.judge
+    if event.attempt != at.attempt:
+        yield f"question {event.q}: {event.attempt} arrived, {at.attempt} was sent"
     if outcome.usage is not None and outcome.cost != cost(outcome.usage, state.cards[judge]):
         yield f"question {event.q}: the cost is not usage times price"
     if isinstance(outcome, Judged) and outcome.usage is None and outcome.cost != at.hold:
         yield f"question {event.q}: without usage the cost is the hold"
     reply = recall(outcome.blob) if outcome.blob else None
     if reply is None:
+        if outcome.blob:
+            yield f"question {event.q}: its reply is gone"
         return
     said = state.crew.judges[judge].rubric.read(at.query, reply)
     match outcome:
@@ -123,11 +138,22 @@ def _decisions(state: State, event: Event) -> Iterator[str]:
         case Reasked(q=q, ended=ended) if ended != LOST and q in state.open:
             if hear(state, state.open[q]) != event:
                 yield f"question {q} was asked again otherwise than its outcome asks for"
+        case Reasked(q=q, attempt=attempt, hold=hold) if q in state.open:
+            lost = state.open[q].attempt
+            if attempt != replace(lost, number=lost.number + 1, paid=lost.paid + 1):
+                yield f"question {q}: {attempt} can't follow {lost}, which was lost"
+            ceiling = state.hold_for(state.render(state.open[q].query, attempt))
+            if hold != ceiling:
+                yield f"question {q}: {hold} nano-USD were held again, the ceiling is {ceiling}"
+        case Reopened(settled=settled, uncertain=uncertain):
+            spent = state.ledger.campaign
+            if (settled, uncertain) != (spent.settled, spent.uncertain):
+                yield "the run is not reopened with the money that it had spent"
         case LimitReached(which=which) if which != "wall_clock":
             if decide(state) != Limit(which):
                 yield f"limit {which} is not reached here"
         case Looked(is_final=is_final):
-            if not is_final and not isinstance(decide(state), Look):
+            if not isinstance(decide(state), Stop if is_final else Look):
                 yield "no look is due here"
             again = state.look(state.estimate(), is_final=is_final)
             if not _agree(_numbers(again), _numbers(event)):
@@ -145,6 +171,7 @@ def _numbers(look: Looked) -> Json:
         look.settled,
         look.uncertain,
         look.held,
+        look.is_precise,
         list(look.half_widths),
         [dict(estimate) for estimate in look.estimates],
     ]

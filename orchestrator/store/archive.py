@@ -40,7 +40,7 @@ class BlobArchive:
         """Keep a prompt as the user allows; give its digest."""
         if self._prompts is KeepPrompts.NONE:
             return ""
-        data = msgspec.json.encode(request.parts)
+        data = _encoded(request)
         return self._store.put_blob(data) if self._prompts is KeepPrompts.FULL else digest(data)
 
     def reply(self, reply: Reply) -> str:
@@ -48,6 +48,15 @@ class BlobArchive:
         if self._replies is not KeepReplies.FULL:
             return ""
         return self._store.put_blob(encode_reply(reply))
+
+
+def name_prompt(request: Request) -> str:
+    """Digest a prompt as `BlobArchive` does."""
+    return digest(_encoded(request))
+
+
+def _encoded(request: Request) -> bytes:
+    return msgspec.json.encode(request.parts)
 
 
 class HasBlobs(Protocol):

@@ -6,7 +6,11 @@ import json
 
 import pytest
 
-from orchestrator.core.errors import CorruptLog
+from orchestrator.core.errors import BadCredentials, CorruptLog, RateLimited, TimedOut
+from orchestrator.core.events import CapChanged, PriceChanged, Reopened
+from orchestrator.core.money import PriceCard
+from orchestrator.core.stopping import StopRule
+from orchestrator.core.wire import Finish
 from orchestrator.engine.fold import State
 from orchestrator.engine.verify import verify
 from orchestrator.store.codec import decode
@@ -113,7 +117,112 @@ def test_without_new_hashes_any_change_is_found_by_the_store(run):
         MemoryStore(lines)
 
 
-def test_without_kept_replies_the_rest_is_still_checked(run):
+def test_a_reply_that_is_gone_is_named_and_the_rest_is_still_checked(run):
     store = changed(run, first(run, "Arrived"), set_cost)
     found = [d.what for d in verify(State(run.state.crew), store.read(), MemoryArchive().recall)]
     assert any("usage times price" in what for what in found)
+    assert any("its reply is gone" in what for what in found)
+
+
+def eventful():
+    """A run with retries, a parked judge, a crash, a new price, a stop and a reopening."""
+
+    def moody(request):
+        unit, is_first = request.query.units[0], request.attempt.number == 1
+        if unit == 2 and is_first:
+            return Script(latency_s=1, error=TimedOut())
+        if unit == 3:
+            return Script(latency_s=1, finish=Finish.LENGTH)
+        if unit == 4 and is_first:
+            return Script(error=RateLimited(retry_after_s=1))
+        return Script(latency_s=1 + unit % 3)
+
+    def revoked(request):
+        error = BadCredentials() if request.query.units[0] == 5 else None
+        return Script(latency_s=2, error=error)
+
+    stop = StopRule(every=5, target_half_width=0.01)
+    crew = fake_crew(
+        [FakeAdapter(moody), FakeAdapter(revoked)],
+        n_units=30,
+        cap=300_000_000,
+        window=12,
+        stop=stop,
+        max_uncertain=10**9,
+    )
+    run = run_virtually(crew, interrupt_at_s=3.0)
+    dearer = PriceChanged(judge=0, card=PriceCard(output=1100))
+    crashed = MemoryStore(run.store.lines[:-3])
+    run = run_virtually(crew, crashed, run.archive, first=[dearer])
+    spent = run.state.ledger.campaign
+    more = [
+        Reopened(settled=spent.settled, uncertain=spent.uncertain),
+        CapChanged(cap=700_000_000),
+    ]
+    return run_virtually(crew, run.store, run.archive, first=more)
+
+
+UNVERIFIABLE = {
+    "Opened": None,  # compared with the campaign file by the command
+    "CapChanged": None,  # the user's word
+    "PriceChanged": None,  # the price sheet's word, of classes that nothing was billed in
+    "Sent": None,  # no prompts are kept here
+    "Freed": {"attempt", "error"},
+    "Arrived": {"took_s", "outcome.served_model", "outcome.detail", "outcome.attempts"},
+    "JudgeDown": {"until", "why"},
+}
+"""Facts of time and words of others, which nothing in the log could contradict."""
+
+
+def leaves(value, path=()):
+    match value:
+        case dict():
+            for key, child in value.items():
+                yield from leaves(child, (*path, key))
+        case list():
+            for index, child in enumerate(value):
+                yield from leaves(child, (*path, index))
+        case _:
+            yield path, value
+
+
+def forged(value):
+    match value:
+        case bool():
+            return not value
+        case int() | float():
+            return value + 1
+        case None:
+            return 1
+        case "finished":
+            return "budget"
+        case _:
+            return f"{value}x"
+
+
+def test_every_field_that_could_be_contradicted_is():
+    """One field of one row changed, all hashes written anew: still found."""
+    run = eventful()
+    assert differences(run, run.store) == []
+    rows = [(line.kind, json.loads(line.body)) for line in run.store.lines]
+    done, missed = set(), []
+    for index, (kind, body) in enumerate(rows):
+        for path, value in leaves(body):
+            name = ".".join(part for part in path if isinstance(part, str))
+            free = UNVERIFIABLE.get(kind, set())
+            if free is None or name in free or (kind, name) in done:
+                continue
+            done.add((kind, name))
+            other = json.loads(json.dumps(body))
+            at = other
+            for part in path[:-1]:
+                at = at[part]
+            at[path[-1]] = forged(value)
+            try:
+                store = resigned([*rows[:index], (kind, other), *rows[index + 1 :]])
+            except ValueError:
+                continue  # no such event: it can't even be read
+            if not differences(run, store):
+                missed.append((kind, name))
+    assert missed == []
+    assert {"Asked", "Told", "Reasked", "Parked", "JudgeDown", "Looked"} <= {k for k, _ in done}

@@ -19,8 +19,9 @@ from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Billing, Finish
 from orchestrator.engine.fold import State
 from orchestrator.engine.scheduler import Operation
+from orchestrator.engine.verify import verify
 from orchestrator.store.memory import MemoryStore
-from orchestrator.testing.fakes import FakeAdapter, Script, fake_crew
+from orchestrator.testing.fakes import FakeAdapter, MemoryArchive, Script, fake_crew
 from orchestrator.testing.virtual import run_virtually
 
 
@@ -138,16 +139,19 @@ def check_a_world(world):
         assert state.ledger.campaign.committed <= cap
 
     operation = Operation(max_in_flight=world["max_in_flight"])
+    archive = MemoryArchive()
     run = run_virtually(
-        crew, watch=watch, operation=operation, interrupt_at_s=world["interrupt_at_s"]
+        crew,
+        archive=archive,
+        watch=watch,
+        operation=operation,
+        interrupt_at_s=world["interrupt_at_s"],
     )
     for share in world["crashes"]:
         kept = run.store.lines[: 1 + int(share * (len(run.store.lines) - 1))]
-        run = run_virtually(
-            crew, MemoryStore(kept, run.store.blobs), watch=watch, operation=operation
-        )
+        run = run_virtually(crew, MemoryStore(kept), archive, watch=watch, operation=operation)
     if run.state.stopped is None:  # interrupted: whoever resumes it comes to an end
-        run = run_virtually(crew, run.store, watch=watch, operation=operation)
+        run = run_virtually(crew, run.store, archive, watch=watch, operation=operation)
     for new_cap in world["new_caps"]:
         account = run.state.ledger.campaign
         if new_cap < account.settled + account.uncertain:
@@ -157,11 +161,14 @@ def check_a_world(world):
             Reopened(settled=account.settled, uncertain=account.uncertain),
             CapChanged(cap=new_cap),
         ]
-        run = run_virtually(crew, run.store, first=changed, watch=watch, operation=operation)
+        run = run_virtually(
+            crew, run.store, archive, first=changed, watch=watch, operation=operation
+        )
     assert run.state.stopped is not None
     assert run.state.is_drained
     assert run.state.ledger.campaign.held == 0
     every_event(run, crew)
+    assert not list(verify(State(crew), run.store.read(), run.archive.recall))
 
 
 def every_event(run, crew):
