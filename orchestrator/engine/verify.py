@@ -80,8 +80,8 @@ def verify(
 def _facts(state: State, event: Event, recall: Recall, name_prompt: NamePrompt) -> Iterator[str]:
     match event:
         case Sent(q=q, attempt=number, prompt=prompt) if prompt and q in state.open:
-            at = state.open[q]
-            request = state.render(at.query, replace(at.attempt, number=number))
+            asked = state.open[q]
+            request = state.render(asked.query, replace(asked.attempt, number=number))
             if name_prompt(request) not in {"", prompt}:
                 yield f"question {q}: the prompt is not the one that its query renders to"
         case Told(q=q, digest=digest):

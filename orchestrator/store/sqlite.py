@@ -129,7 +129,9 @@ class SqliteStore:
         if self._is_committing:
             await batch.committed.wait()
         else:
-            await self._commit_all()
+            # Others may wait for what this call has begun, so its cancellation waits too.
+            with anyio.CancelScope(shield=True):
+                await self._commit_all()
         if self._failure is not None:
             raise self._failure
         return seq

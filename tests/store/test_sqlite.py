@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from orchestrator.core.errors import RunLocked, SchemaTooNew, StorageFailed, StoreError
@@ -111,6 +112,33 @@ def test_all_who_wait_for_a_failed_commit_hear_of_it(tmp_path):
     anyio.run(main)
     assert sorted(failed) == list(range(8))
     store.close()
+
+
+def test_a_cancelled_append_leaves_nobody_waiting(tmp_path):
+    """Who leads a commit and is cancelled still finishes it, and those that wait for theirs."""
+    store = SqliteStore.create(tmp_path)
+    done = []
+
+    async def append(q):
+        await store.append([asked(q)])
+        done.append(q)
+
+    async def main():
+        async with anyio.create_task_group() as followers:
+            async with anyio.create_task_group() as leader:
+                leader.start_soon(append, 0)
+                await anyio.lowlevel.checkpoint()
+                for q in range(1, 5):
+                    followers.start_soon(append, q)
+                await anyio.lowlevel.checkpoint()
+                leader.cancel_scope.cancel()
+
+    anyio.run(main)
+    assert sorted(set(done) | {0}) == list(range(5))
+    store.close()
+    again = SqliteStore.open(tmp_path)
+    assert [row.event for row in again.read()] == [asked(q) for q in range(5)]
+    again.close()
 
 
 def test_a_later_schema_is_refused(tmp_path):
