@@ -124,14 +124,13 @@ def test_a_cancelled_append_leaves_nobody_waiting(tmp_path):
         done.append(q)
 
     async def main():
-        async with anyio.create_task_group() as followers:
-            async with anyio.create_task_group() as leader:
-                leader.start_soon(append, 0)
-                await anyio.lowlevel.checkpoint()
-                for q in range(1, 5):
-                    followers.start_soon(append, q)
-                await anyio.lowlevel.checkpoint()
-                leader.cancel_scope.cancel()
+        async with anyio.create_task_group() as followers, anyio.create_task_group() as leader:
+            leader.start_soon(append, 0)
+            await anyio.lowlevel.checkpoint()
+            for q in range(1, 5):
+                followers.start_soon(append, q)
+            await anyio.lowlevel.checkpoint()
+            leader.cancel_scope.cancel()
 
     anyio.run(main)
     assert sorted(set(done) | {0}) == list(range(5))
