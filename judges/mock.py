@@ -220,7 +220,9 @@ class MockJudge:
             Stream.MOCK, 2, self._judge, query.replicate, *[self._units[u] for u in query.units]
         )
         noise = rng.standard_normal(len(query.units) * len(self._scales)).tolist()
-        chance, pace = rng.random(2 * request.attempt.number)[-2:].tolist()
+        chance = pace = 0.5
+        if self._odds or self._config.realtime:
+            chance, pace = rng.random(2 * request.attempt.number)[-2:].tolist()
         fault = self._fault(chance)
         if self._config.realtime:
             if fault == "timeout":
@@ -290,11 +292,11 @@ class MockJudge:
             for key in keys:
                 index = self._criteria.get(key)
                 if index is None:
-                    pairs.append(f'{json.dumps(key)}: "{REASON}"')
+                    pairs.append(f'{_quoted(key)}: "{REASON}"')
                     continue
                 wobble = sd * noise[slot * len(self._scales) + index]
                 latent = self._centre_rows[unit][index] + shift + wobble
-                pairs.append(f"{json.dumps(key)}: {spelt_verdict(latent, self._scales[index])}")
+                pairs.append(f"{_quoted(key)}: {spelt_verdict(latent, self._scales[index])}")
             answers.append("{" + ", ".join(pairs) + "}")
         return answers[0] if len(answers) == 1 else "[" + ", ".join(answers) + "]"
 
@@ -322,6 +324,9 @@ class MockJudge:
             usage=None if fault == "usage_missing" else usage,
             served_model="mock",
         )
+
+
+_quoted = lru_cache(maxsize=256)(json.dumps)
 
 
 @lru_cache(maxsize=1)

@@ -76,6 +76,10 @@ class Join:
         match event:
             case Asked(q=q, query=query, hold=hold, origin=origin):
                 self.open[q] = Open(q=q, query=query, hold=hold, origin=origin)
+            case Told(q=q):
+                at = self.open.pop(q)
+                if at.outcome is not None:
+                    return Record(q=q, query=at.query, outcome=at.outcome)
             case Sent(q=q, attempt=number):
                 at = self.open[q]
                 at.sent = True
@@ -90,10 +94,6 @@ class Join:
             case Reasked(q=q, attempt=attempt, hold=hold):
                 at = self.open[q]
                 at.sent, at.attempt, at.hold, at.outcome = False, attempt, hold, None
-            case Told(q=q):
-                at = self.open.pop(q)
-                if at.outcome is not None:
-                    return Record(q=q, query=at.query, outcome=at.outcome)
             case JudgeDown(judge=judge) | PriceChanged(judge=judge):
                 # What is not under way comes back: the judge can't be asked, or not at this hold.
                 for at in self.open.values():
