@@ -10,7 +10,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -200,8 +201,7 @@ def run(
         overrides["seed"] = seed
     campaign = Campaign.from_yaml(file, overrides, mock=mock, limit=limit)
     _introduce(campaign, yes=yes)
-    gc.freeze()  # data and modules live as long as the run; no need to look through them again
-    with _watching(_display(display, as_json=as_json, quiet=quiet)) as observe:
+    with _frozen_heap(), _watching(_display(display, as_json=as_json, quiet=quiet)) as observe:
         result = campaign.run(run_dir, max_in_flight=jobs, observe=observe)
     _finish(result, output or [], as_json=as_json)
 
@@ -404,6 +404,16 @@ def _display(chosen: Display | None, *, as_json: bool, quiet: bool) -> Display:
         return chosen
     is_plain = not sys.stderr.isatty() or os.environ.get("CI") or os.environ.get("NO_COLOR")
     return Display.PLAIN if is_plain else Display.RICH
+
+
+@contextmanager
+def _frozen_heap() -> Iterator[None]:
+    """Keep the collector from looking through data and modules that live as long as the run."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 class _watching:  # noqa: N801  # reads as a statement: with _watching(display) as observe

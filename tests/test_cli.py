@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import io
 import json
 import re
@@ -31,7 +30,6 @@ def sortition(monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(sys, "argv", ["sortition", *map(str, words)])
         with pytest.raises(SystemExit) as exit_:
             cli.main()
-        gc.unfreeze()  # the command owns its process, a test does not
         out, err = capsys.readouterr()
         return int(exit_.value.code or 0), out, err
 
