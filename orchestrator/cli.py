@@ -96,6 +96,10 @@ def main() -> None:
         raise  # a bug of ours: the traceback is what helps
     except OrchestratorError as exc:
         _fail(exc)
+    except OSError as exc:
+        if exc.filename is None:
+            raise
+        _fail(StorageFailed(f"{exc.filename}: {exc.strerror}"))
 
 
 def _fail(error: OrchestratorError) -> NoReturn:

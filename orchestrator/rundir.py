@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.core.errors import StoreError
+from orchestrator.core.errors import ConfigError, StoreError
 from orchestrator.core.events import Event, Opened
 from orchestrator.core.wire import Json
 from orchestrator.report import html, markdown
@@ -37,7 +37,14 @@ async def create(target: Path, opening: Callable[[SqliteStore], list[Event]]) ->
     """Make a run directory appear at once, with its opening already durable.
 
     A kill before that leaves nothing to resume.
+
+    Raises
+    ------
+    ConfigError
+        The place is taken by something that is no run.
     """
+    if _is_taken(target):
+        raise ConfigError(f"{target} exists and holds no run; choose another --run-dir")
     target.parent.mkdir(parents=True, exist_ok=True)
     unborn = target.with_name(f".{target.name}.new")
     shutil.rmtree(unborn, ignore_errors=True)
@@ -48,6 +55,10 @@ async def create(target: Path, opening: Callable[[SqliteStore], list[Event]]) ->
     finally:
         store.close()
     unborn.rename(target)
+
+
+def _is_taken(path: Path) -> bool:
+    return path.exists() and (not path.is_dir() or any(path.iterdir()))
 
 
 @contextmanager

@@ -474,6 +474,20 @@ def test_what_comes_later_is_refused_by_name(sortition, campaign):
     assert "policy.kind" in err
 
 
+def test_a_place_that_is_taken_or_can_not_be_written_is_named(sortition, campaign, tmp_path):
+    """No traceback: exit 2 where something else lies, 5 where the system refuses to write."""
+    code, _, err = sortition("run", campaign, "--run-dir", tmp_path)
+    assert code == 2
+    assert "holds no run; choose another --run-dir" in err
+    code, _, err = sortition("run", campaign, "--run-dir", tmp_path / "items.csv" / "run")
+    assert code == 5
+    assert "items.csv" in err
+    sortition("run", campaign, "--run-dir", tmp_path / "run")
+    code, _, err = sortition("report", tmp_path / "run", "-o", tmp_path / "no" / "report.html")
+    assert code == 5
+    assert "Traceback" not in err
+
+
 def test_what_comes_later_validates_and_is_named(sortition, campaign):
     """A file for what is planned is valid; validate says what `run` will refuse."""
     changed(campaign, "kind: uniform, max_repeats: 1", "kind: est_ivwe")
