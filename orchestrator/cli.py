@@ -205,6 +205,10 @@ def run(
         overrides["seed"] = seed
     campaign = Campaign.from_yaml(file, overrides, mock=mock, limit=limit)
     _introduce(campaign, yes=yes)
+    if as_json:
+        opened = campaign.build().crew.opened
+        launch = {"name": opened.identity["name"], "mock": opened.identity["mock"]}
+        _print_json({"record": "launch", **launch, "cap_nano_usd": opened.cap})
     with _frozen_heap(), _watching(_display(display, as_json=as_json, quiet=quiet)) as observe:
         result = campaign.run(run_dir, max_in_flight=jobs, observe=observe)
     _finish(result, output or [], as_json=as_json)
