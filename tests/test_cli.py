@@ -8,6 +8,7 @@ import re
 import socket
 import sqlite3
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,25 @@ def result(run):
     return json.loads((run / "result.json").read_text(encoding="utf-8"))
 
 
+@contextmanager
+def full_disk(at_commit=5):
+    """Let the disk be full from one commit of the log on."""
+    real, n = SqliteStore._commit, 0
+
+    def fail(self, batch):
+        nonlocal n
+        n += 1
+        if n >= at_commit:
+            raise sqlite3.OperationalError("database or disk is full")
+        real(self, batch)
+
+    SqliteStore._commit = fail
+    try:
+        yield
+    finally:
+        SqliteStore._commit = real
+
+
 # --- a run -------------------------------------------------------------------------------------
 
 
@@ -128,22 +148,10 @@ def test_a_judge_that_refuses_the_key_leaves_nobody_and_is_4(sortition, campaign
     assert found["counts"]["missing"] == {"judge_down": 1}
 
 
-def test_a_full_disk_is_5_and_a_resume_loses_only_what_was_under_way(
-    sortition, campaign, tmp_path, monkeypatch
-):
+def test_a_full_disk_is_5_and_a_resume_loses_only_what_was_under_way(sortition, campaign, tmp_path):
     """C52, C41: nothing is sent after the failed commit; exit 5; the run resumes."""
-    real, n = SqliteStore._commit, 0
-
-    def fail(self, batch):
-        nonlocal n
-        n += 1
-        if n == 5:
-            raise sqlite3.OperationalError("database or disk is full")
-        real(self, batch)
-
-    monkeypatch.setattr(SqliteStore, "_commit", fail)
-    code, _, err = sortition("run", campaign, "-j", "3")
-    monkeypatch.setattr(SqliteStore, "_commit", real)
+    with full_disk():
+        code, _, err = sortition("run", campaign, "-j", "3")
     run = the_run(tmp_path)
     assert code == 5
     assert "disk is full" in err
@@ -223,21 +231,11 @@ def test_a_raised_cap_goes_on_and_a_lower_one_is_refused(sortition, campaign, tm
 
 
 def test_a_cap_below_what_is_held_is_refused_and_a_raised_one_holds_for_lost_attempts(
-    sortition, campaign, tmp_path, monkeypatch
+    sortition, campaign, tmp_path
 ):
     """After a crash the holds of what was asked count; money that was added pays for a retry."""
-    real, n = SqliteStore._commit, 0
-
-    def fail(self, batch):
-        nonlocal n
-        n += 1
-        if n == 5:
-            raise sqlite3.OperationalError("database or disk is full")
-        real(self, batch)
-
-    monkeypatch.setattr(SqliteStore, "_commit", fail)
-    assert sortition("run", campaign, "-j", "3")[0] == 5
-    monkeypatch.setattr(SqliteStore, "_commit", real)
+    with full_disk():
+        assert sortition("run", campaign, "-j", "3")[0] == 5
     run = the_run(tmp_path)
     code, _, err = sortition("resume", run, "--budget-usd", "0.06")
     assert code == 2
