@@ -19,17 +19,20 @@ from orchestrator.core.events import (
     Asked,
     Declined,
     Event,
+    Late,
     LimitReached,
     Looked,
+    Parked,
     Reasked,
     Reopened,
     Sent,
     Stopped,
     Told,
 )
+from orchestrator.core.ids import QNo
 from orchestrator.core.money import cost
 from orchestrator.core.ports import Row, Unreadable
-from orchestrator.core.query import Judged, Missing, outcome_digest
+from orchestrator.core.query import Judged, Missing, Outcome, outcome_digest
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json, Reply, Request
 from orchestrator.engine.decide import Ask, Decline, Limit, Look, Stop, decide, hear
@@ -69,12 +72,12 @@ def verify(
             except OrchestratorError as exc:
                 found.append(f"the policy can't be asked here: {exc}")
             proposals_agree = not found
+        yield from (Difference(row.seq, what) for what in found)
         try:
             state.apply(row.event)
         except Exception as exc:  # noqa: BLE001  # a forged row may break any plug-in in any way
             yield Difference(row.seq, f"{type(row.event).__name__} can't follow: {exc!r}")
             return
-        yield from (Difference(row.seq, what) for what in found)
 
 
 def _facts(state: State, event: Event, recall: Recall, name_prompt: NamePrompt) -> Iterator[str]:
@@ -90,37 +93,38 @@ def _facts(state: State, event: Event, recall: Recall, name_prompt: NamePrompt) 
                 yield f"question {q} is told without an outcome"
             elif outcome_digest(at.outcome) != digest:
                 yield f"question {q}: the outcome is not the one that was told (score or cost)"
-        case Arrived(q=q) if q in state.open:
-            yield from _reading(state, event, recall)
+        case Arrived(q=q, attempt=attempt) if q in state.open:
+            if attempt != (sent := state.open[q].attempt):
+                yield f"question {q}: {attempt} arrived, {sent} was sent"
+            yield from _reading(state, q, event.outcome, recall)
+        case Late(q=q, outcome=outcome) if q in state.open:
+            yield from _reading(state, q, outcome, recall)
         case _:
             pass
 
 
-def _reading(state: State, event: Arrived, recall: Recall) -> Iterator[str]:
-    at = state.open[event.q]
-    outcome = event.outcome
+def _reading(state: State, q: QNo, outcome: Outcome, recall: Recall) -> Iterator[str]:
+    at = state.open[q]
     judge = at.query.judge
-    if event.attempt != at.attempt:
-        yield f"question {event.q}: {event.attempt} arrived, {at.attempt} was sent"
     if outcome.usage is not None and outcome.cost != cost(outcome.usage, state.cards[judge]):
-        yield f"question {event.q}: the cost is not usage times price"
+        yield f"question {q}: the cost is not usage times price"
     if isinstance(outcome, Judged) and outcome.usage is None and outcome.cost != at.hold:
-        yield f"question {event.q}: without usage the cost is the hold"
+        yield f"question {q}: without usage the cost is the hold"
     reply = recall(outcome.blob) if outcome.blob else None
     if reply is None:
         if outcome.blob:
-            yield f"question {event.q}: its reply is gone"
+            yield f"question {q}: its reply is gone"
         return
     said = state.crew.judges[judge].rubric.read(at.query, reply)
     match outcome:
         case Judged(observations=observations):
             if said != observations:
-                yield f"question {event.q}: the reply reads {said}, the log holds {observations}"
+                yield f"question {q}: the reply reads {said}, the log holds {observations}"
         case Missing(reason=reason):
             if not isinstance(said, Unreadable) or said.reason is not reason:
-                yield f"question {event.q}: the reply reads {said}, the log holds {reason}"
+                yield f"question {q}: the reply reads {said}, the log holds {reason}"
     if reply.usage != outcome.usage:
-        yield f"question {event.q}: the reply's usage is not the one in the log"
+        yield f"question {q}: the reply's usage is not the one in the log"
 
 
 def _decisions(state: State, event: Event) -> Iterator[str]:
@@ -135,6 +139,11 @@ def _decisions(state: State, event: Event) -> Iterator[str]:
             action = decide(state)
             if action != Decline(query, hold, account):
                 yield f"{query} was declined, the policy proposes {action}"
+        case Told(q=q) | Parked(q=q) if q in state.open:
+            if state.next_due() is not state.open[q]:
+                yield f"question {q} was told out of turn"
+            elif (due := hear(state, state.open[q])) != event:
+                yield f"question {q} should have come to {due}"
         case Reasked(q=q, ended=ended) if ended != LOST and q in state.open:
             if hear(state, state.open[q]) != event:
                 yield f"question {q} was asked again otherwise than its outcome asks for"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 
@@ -101,6 +102,30 @@ def test_two_exchanged_rows_are_named(run):
     i, j = first(run, "Asked", 3), first(run, "Asked", 4)
     rows[i], rows[j] = rows[j], rows[i]
     assert differences(run, resigned(rows))
+
+
+def test_outcomes_that_were_told_out_of_turn_are_named(run):
+    """Telling is a decision: in order of asking, and no retry that was due is left out."""
+    rows = [(line.kind, json.loads(line.body)) for line in run.store.lines]
+    told = [index for index, (kind, _) in enumerate(rows) if kind == "Told"]
+    # Two that were told in one turn: what was told second had arrived before the first.
+    i, j = next(
+        (i, j) for i, j in pairwise(told) if not any(kind == "Arrived" for kind, _ in rows[i:j])
+    )
+    rows[i], rows[j] = rows[j], rows[i]
+    found = differences(run, resigned(rows))
+    assert any("out of turn" in what for what in found), found
+
+
+@pytest.mark.parametrize("change", [set_score, set_cost])
+def test_an_answer_after_the_stop_is_read_and_priced_again(change):
+    """Late answers count in no estimate, but their money does."""
+    stop = StopRule(every=5, target_half_width=1.0)
+    late = run_virtually(
+        fake_crew([FakeAdapter(lambda _: Script(latency_s=1))], cap=10**12, stop=stop)
+    )
+    assert differences(late, late.store) == []
+    assert differences(late, changed(late, first(late, "Late"), change))
 
 
 def test_rows_that_can_not_follow_end_the_check_with_a_word(run):
