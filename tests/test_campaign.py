@@ -64,6 +64,23 @@ def test_events_are_read_as_they_become_durable(tmp_path):
     assert any(isinstance(event, Stopped) for event in seen)
 
 
+def test_a_trio_program_can_run_a_campaign_too(tmp_path):
+    """Deadlines are counted by the loop's own clock, whichever loop it is."""
+
+    async def main():
+        campaign = quickstart(
+            **{"judges.small.mock.realtime": True, "judges.small.mock.latency": {"constant": 0.01}}
+        )
+        async with campaign.open(tmp_path / "run") as run:
+            async for _ in run:
+                pass
+        return run.result
+
+    result = anyio.run(main, backend="trio")
+    assert result.state == "finished"
+    assert "timeout" not in result.missing
+
+
 def test_leaving_early_interrupts_and_can_be_resumed(tmp_path):
     async def main():
         async with quickstart().open(tmp_path / "run") as run:

@@ -64,7 +64,7 @@ class SqliteStore:
     def create(cls, directory: Path) -> SqliteStore:
         """Start an empty log in an existing directory."""
         lock = RunLock(directory / LOCK_NAME)
-        db = _connect(directory / DB_NAME)
+        db = _tuned(sqlite3.connect(directory / DB_NAME, check_same_thread=False))
         schema = files("orchestrator.store").joinpath("schema.sql").read_text(encoding="utf-8")
         db.executescript(schema)
         with db:
@@ -82,9 +82,12 @@ class SqliteStore:
         """
         path = _existing(directory)
         lock = RunLock(directory / LOCK_NAME)
-        db = _connect(path)
-        _check_schema(db, path)
-        return cls(directory, db, lock)
+        try:
+            db = _checked(sqlite3.connect(path, check_same_thread=False), path)
+        except StoreError:
+            lock.release()
+            raise
+        return cls(directory, _tuned(db), lock)
 
     @property
     def head(self) -> bytes:
@@ -159,10 +162,11 @@ class SqliteStore:
                 batch, self._batch = self._batch, _Batch()
                 try:
                     await to_thread.run_sync(partial(self._commit, batch), limiter=self._thread)
-                except sqlite3.Error as exc:
+                except Exception as exc:  # noqa: BLE001  # whatever it is, nothing was written
                     self._failure = StorageFailed(
                         f"the log in {self.directory} could not be written: {exc}"
                     )
+                    self._failure.__cause__ = exc
                     self._batch.committed.set()
                 finally:
                     batch.committed.set()
@@ -188,10 +192,8 @@ class SqliteReader:
 
     def __init__(self, directory: Path) -> None:
         path = _existing(directory)
-        self._db = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro", uri=True, check_same_thread=False
-        )
-        _check_schema(self._db, path)
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        self._db = _checked(sqlite3.connect(uri, uri=True, check_same_thread=False), path)
         self._chain = Chain()
 
     @property
@@ -249,23 +251,27 @@ def _existing(directory: Path) -> Path:
     return path
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _tuned(db: sqlite3.Connection) -> sqlite3.Connection:
     # One thread at a time uses it: the event loop before the first append, the writer after.
-    db = sqlite3.connect(path, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     return db
 
 
-def _check_schema(db: sqlite3.Connection, path: Path) -> None:
+def _checked(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """Give a connection back if it leads to a log that this version reads; else close it."""
     try:
         (version,) = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
-    except (sqlite3.DatabaseError, TypeError) as exc:
+        is_later = int(version) > SCHEMA_VERSION
+    except (sqlite3.DatabaseError, TypeError, ValueError) as exc:
+        db.close()
         raise StoreError(f"{path} is not a log of Sortition: {exc}") from exc
-    if int(version) > SCHEMA_VERSION:
+    if is_later:
+        db.close()
         raise SchemaTooNew(
             f"{path} has schema {version}; this version reads up to {SCHEMA_VERSION}"
         )
+    return db
 
 
 def _blob(db: sqlite3.Connection, digest: str) -> bytes | None:

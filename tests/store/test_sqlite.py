@@ -154,8 +154,35 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
     with pytest.raises(StoreError, match="holds no run"):
         SqliteStore.open(tmp_path)
     (tmp_path / "run.db").write_text("not a database, but long enough to be read as one" * 40)
-    with pytest.raises(StoreError, match="is not a log of Sortition"):
-        SqliteReader(tmp_path)
+    for opens in (SqliteReader, SqliteStore.open, SqliteStore.open):
+        with pytest.raises(StoreError, match="is not a log of Sortition"):
+            opens(tmp_path)
+
+
+def test_any_failure_of_a_commit_is_heard_by_all_that_wait(tmp_path, monkeypatch):
+    """Also one that SQLite knows nothing of: no append returns for rows that were never written."""
+    store = SqliteStore.create(tmp_path)
+
+    def fail(batch):
+        raise OverflowError("too large an integer")
+
+    monkeypatch.setattr(store, "_commit", fail)
+    failed = []
+
+    async def append(q):
+        try:
+            await store.append([asked(q)])
+        except StorageFailed:
+            failed.append(q)
+
+    async def main():
+        async with anyio.create_task_group() as tasks:
+            for q in range(4):
+                tasks.start_soon(append, q)
+
+    anyio.run(main)
+    assert sorted(failed) == list(range(4))
+    store.close()
 
 
 @pytest.mark.parametrize(
