@@ -153,10 +153,20 @@ class ClusterMean(NamedTuple):
         """Degrees of freedom of the variance."""
         return len(self.clusters) - 1
 
+    @property
+    def effective(self) -> float:
+        """Number of equal clusters that would weigh as much as these: 1/Σ shares²."""
+        return float(1 / (self.shares * self.shares).sum())
+
     def is_thin(self, span: float) -> bool:
-        """Say whether the variance is no ground for an interval: few clusters, or all equal."""
+        """Say whether the variance is no ground for an interval.
+
+        Few clusters, or few that carry the weight (one heavy cluster pulls the mean to itself, so
+        that its own deviation and with it the variance vanish), or all equal.
+        """
         n = len(self.clusters)
-        return n < FEW or self.variance * n <= (FLAT * span) ** 2
+        few = self.effective < FEW * (1 - FLAT)
+        return few or self.variance * n <= (FLAT * span) ** 2
 
 
 def cluster_mean(values: Array, weights: Array, clusters: NDArray[np.int64]) -> ClusterMean:

@@ -251,6 +251,7 @@ class _Line:
     status: Status = Status.EMPTY
     n_items: int = 0
     n_clusters: int = 0
+    n_effective: float = 0.0
     n_answers: int = 0
     missing: int = 0
     worst_lower: float = np.nan
@@ -359,6 +360,7 @@ def _line_of_items_like_these(
         upper=upper,
         interval=method,
         n_clusters=min(len(s.clusters) for s in samples),
+        n_effective=min(s.effective for s in samples),
     )
 
 
@@ -467,6 +469,10 @@ def _unit_columns(design: _Design, facts: _Facts) -> Columns:
 # --- estimates -----------------------------------------------------------------------------------
 
 
+def _is_few(n_effective: Sequence[float]) -> bool:
+    return any(0 < n < FEW * (1 - FLAT) for n in n_effective)
+
+
 def _estimates(design: _Design, cells: Cells) -> tuple[Estimate, ...]:
     """Turn sums into the estimates that the config asks for."""
     config, facts = design.config, _Facts.of(cells)
@@ -477,7 +483,7 @@ def _estimates(design: _Design, cells: Cells) -> tuple[Estimate, ...]:
         status = _overall(columns["status"])
         flags = [
             *common_flags,
-            *(["few_clusters"] if any(0 < n < FEW for n in columns.get("n_clusters", ())) else []),
+            *(["few_clusters"] if _is_few(columns.get("n_effective", ())) else []),
             *(["no_answers"] if status is Status.EMPTY else []),
         ]
         worst = {key: _plain(columns.pop(key)) for key in ("worst_lower", "worst_upper")}

@@ -120,7 +120,7 @@ def _by_policy(state: State) -> Action:
     if proposal is FINISH:
         if not state.is_drained:
             return WAIT
-        return Stop(StopReason.FINISHED if state.declined is None else StopReason.BUDGET)
+        return Stop(StopReason.BUDGET if state.declined else StopReason.FINISHED)
     if proposal is PAUSE:
         if state.is_drained and state.n_up == len(state.judges):
             raise OrchestratorError("the policy pauses although nothing is outstanding")

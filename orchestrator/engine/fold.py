@@ -93,7 +93,8 @@ class State:
         self.is_opened = False
         self.is_paused = False
         self.limit_reached: str | None = None
-        self.declined: Declined | None = None
+        self.declined: set[Query] = set()
+        """Questions that no money was left for, until they are asked or money or prices change."""
         self.n_declined_in_row = 0
         self.owes_look = False
         self.is_precise = False
@@ -188,8 +189,8 @@ class State:
                 self.owes_look = False
                 self.is_precise = event.is_precise
                 self.last_look = event
-            case Declined():
-                self.declined = event
+            case Declined(query=query):
+                self.declined.add(query)
                 self.n_declined_in_row += 1
                 self.policy.tell(event)
             case Parked(q=q):
@@ -214,6 +215,7 @@ class State:
                 self.policy.tell(event)
             case PriceChanged(judge=judge, card=card):
                 self.cards[judge] = card
+                self._forget_declined()
                 self._take_back(event)
                 self.policy.tell(event)
             case Paused():
@@ -255,7 +257,9 @@ class State:
         self.n_asked += 1
         self.n_requests += 1
         self.judges[event.query.judge].asked += 1
-        self._forget_declined()
+        self.n_declined_in_row = 0
+        if self.declined:
+            self.declined.discard(event.query)
         self.policy.tell(event)
 
     def _told(self, event: Told) -> None:
@@ -328,5 +332,5 @@ class State:
         self._cut_off.append(event.q)
 
     def _forget_declined(self) -> None:
-        self.declined = None
+        self.declined.clear()
         self.n_declined_in_row = 0

@@ -166,6 +166,7 @@ class _Fold:
         self.examples: dict[MissingReason, str] = {}
         self.units: set[int] = set()
         self.refusal: Refusal | None = None
+        self.refused: Query | None = None
         self.stop_reason: StopReason | None = None
         self.limit = ""
         self.looks: list[Look] = []
@@ -192,7 +193,8 @@ class _Fold:
                 self.asked += 1
                 self.cached += origin is Origin.CACHE
                 self.held += hold
-                self.refusal = None
+                if query == self.refused:
+                    self.refusal = None
                 if query.role is Role.JUDGE:
                     self.judges[query.judge].asked += 1
             case Arrived(q=q, took_s=took_s):
@@ -286,7 +288,8 @@ class _Fold:
     def _turned(self, event: Event) -> None:
         """Take the rare events: those that change how the run stands."""
         match event:
-            case Declined(hold=hold, account=account):
+            case Declined(query=query, hold=hold, account=account):
+                self.refused = query
                 self.refusal = Refusal(hold=hold, free=self._free(account), account=account)
             case JudgeDown(judge=judge, why=why):
                 self.judges[judge].down = why or "down"

@@ -303,8 +303,9 @@ _FLAGS = {
     "missing_differs_by_arm": "missing differs by arm: read the worst-case bounds",
     "missing_test_rough": "few are missing, so the test of whether they differ by arm is approximate",
     "identical_repeats": "a judge's repeats are nearly all identical: copies, not new evidence",
-    "panel_incomplete": "some units lack the answer of a judge, so panels differ between units",
-    "few_clusters": "few items or clusters: the interval is wide because it assumes little",
+    "panel_incomplete": "some units lack the answer of a judge: means shift towards the judges that "
+    "answered",
+    "few_clusters": "few items or clusters, or few that carry the weight",
     "no_answers": "no verdict has come",
     "usage_missing": "the provider did not say what it counted, so the hold was charged",
     "resampled": "recorded answers were drawn again with replacement",

@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pytest
 
+from estimators.intervals import betting, cluster_mean
 from estimators.score_means import ScoreMeansConfig, fit_score_means
 from orchestrator.core.frame import Frame
 from orchestrator.core.money import FREE
@@ -199,3 +200,20 @@ def test_clusters_left_out_would_be_found(n_runs):
         found = fit(ratings(rng, (96, 1, 1, 1)) + shift)
         hits += found.lower[0] <= 0.5 <= found.upper[0]
     assert hits / n_runs < LEVEL - error(n_runs)
+
+
+@pytest.mark.parametrize("n_small", [19, 24, 49])
+def test_one_cluster_that_carries_the_weight_does_not_pass_for_many(n_small):
+    """200 items in one cluster and some in clusters of one: the variance between clusters all but
+    vanishes at the heavy one, so t would promise certainty and always miss."""
+    rng = np.random.default_rng(n_small)
+    clusters = np.concatenate((np.zeros(200, dtype=np.int64), np.arange(1, n_small + 1)))
+    hits = 0
+    for _ in range(300):
+        effects = rng.random(n_small + 1)
+        found = cluster_mean(effects[clusters], np.ones(len(clusters)), clusters)
+        assert found.is_thin(1.0)
+        assert found.effective < 2
+        interval = betting(found.means, LEVEL, found.shares)
+        hits += interval.lower <= 0.5 <= interval.upper
+    assert hits / 300 >= LEVEL

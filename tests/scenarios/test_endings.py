@@ -65,6 +65,7 @@ def test_a_judges_own_cap_ends_its_questions_alone():
     judges = [FakeAdapter(lambda _: Script()) for _ in "ab"]
     run = run_virtually(fake_crew(judges, n_units=20, cap=PLENTY, judge_caps=[30_000_000, None]))
     assert [j.answered for j in run.state.judges] == [2, 20]
+    assert run.state.stopped is StopReason.BUDGET
 
 
 def test_a_limit_on_requests_ends_asking():
