@@ -574,6 +574,7 @@ def _diagnostics(design: _Design, facts: _Facts) -> tuple[dict[str, Json], list[
     test = missing_test(got, cells.missing.sum(axis=(0, 2)))
     interaction = panel.interaction()
     n_judges = panel.answered.sum(axis=0)
+    n_answers = panel.count.sum(axis=(1, 2))
     n_incomplete = int(((n_judges > 0) & (n_judges < len(design.judges))).sum())
     about: dict[str, Json] = {
         "criterion": design.scoring.name,
@@ -591,6 +592,7 @@ def _diagnostics(design: _Design, facts: _Facts) -> tuple[dict[str, Json], list[
         # One cell is added that differs, so that a handful of equal cells accuses nobody.
         "identical_repeats": bool((n_alike > ALIKE * (n_repeated + 1)).any()),
         "panel_incomplete": n_incomplete > 0,
+        "judge_without_answers": bool((n_judges > 0).any() and (n_answers == 0).any()),
         "missing_differs_by_arm": test.p < DIFFERS,
         "missing_test_rough": test.is_rough,
     }

@@ -21,7 +21,13 @@ import numpy as np
 from orchestrator.campaign_file import Judge as JudgeEntry
 from orchestrator.campaign_file import Rates
 from orchestrator.config import CampaignFile
-from orchestrator.core.errors import BudgetTooSmall, InvalidCampaign, Problem, UnpricedModel
+from orchestrator.core.errors import (
+    BudgetTooSmall,
+    ConfigError,
+    InvalidCampaign,
+    Problem,
+    UnpricedModel,
+)
 from orchestrator.core.events import Opened
 from orchestrator.core.ids import JudgeIx
 from orchestrator.core.judge import Judge, Limits, Timeouts
@@ -97,7 +103,15 @@ class Blueprint:
         return self.file.resolved_yaml()
 
     def operation(self, max_in_flight: int | None = None) -> Operation:
-        """Give how the campaign is carried out; `-j` bounds the calls at a time."""
+        """Give how the campaign is carried out; `-j` bounds the calls at a time.
+
+        Raises
+        ------
+        ConfigError
+            `max_in_flight` is no positive whole number.
+        """
+        if max_in_flight is not None and not (isinstance(max_in_flight, int) and max_in_flight > 0):
+            raise ConfigError(f"max_in_flight: wants a whole number above 0, not {max_in_flight!r}")
         campaign = self.file.campaign
         return Operation(
             max_in_flight=max_in_flight or _concurrency(campaign.judges),
@@ -165,9 +179,17 @@ def build(file: CampaignFile, *, mock: bool = False, limit: int | None = None) -
         study=study,
         prices=prices,
         frame=frame,
-        warnings=(*file.warnings, *data.warnings),
+        warnings=(*file.warnings, *data.warnings, *_cautions(file, data)),
         is_mock=is_mock,
     )
+
+
+def _cautions(file: CampaignFile, data: Dataset) -> Iterator[Problem]:
+    """Name what is allowed and probably not meant, now that the data are known."""
+    stop, n_items = file.campaign.stop, data.frame.n_items
+    if stop.target_half_width is not None and stop.min_items > n_items:
+        message = f"{stop.min_items} is more than the {n_items} items: no width can end the run"
+        yield file.locate("stop.min_items", message)
 
 
 def _absent(file: CampaignFile) -> Iterator[Problem]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
@@ -14,7 +16,7 @@ import anyio
 from orchestrator import rundir
 from orchestrator.build import Blueprint, build
 from orchestrator.config import CampaignFile, load_campaign
-from orchestrator.core.errors import CorruptLog
+from orchestrator.core.errors import ConfigError, CorruptLog
 from orchestrator.core.events import Event, Started
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json
@@ -43,6 +45,8 @@ class Campaign:
         mock: bool = False,
         limit: int | None = None,
     ) -> None:
+        if limit is not None and not (isinstance(limit, int) and limit > 0):
+            raise ConfigError(f"limit: wants a whole number of items above 0, not {limit!r}")
         self.file = file
         self._overrides = dict(overrides or {})
         self._mock = mock
@@ -149,14 +153,17 @@ class Campaign:
     def _about(self) -> dict[str, Json]:
         """Tell how the same campaign is loaded again, and by which command."""
         words = ["sortition", "run", str(self.file.path)]
-        words += [f"--set {path}={value}" for path, value in self._overrides.items()]
+        for path, value in self._overrides.items():
+            words += ["--set", f"{path}={value}"]
         words += ["--mock"] if self._mock else []
-        words += [] if self._limit is None else [f"--limit {self._limit}"]
+        words += [] if self._limit is None else ["--limit", str(self._limit)]
         return {
-            "command": " ".join(words),
+            "command": _without_passwords(shlex.join(words)),
             "campaign": {
                 "path": str(self.file.path.resolve()),
-                "overrides": json.loads(json.dumps(self._overrides, default=str)),
+                "overrides": json.loads(
+                    _without_passwords(json.dumps(self._overrides, default=str))
+                ),
                 "mock": self._mock,
                 "limit": self._limit,
             },
@@ -209,7 +216,7 @@ class Run:
 
 
 def resume(
-    directory: Path,
+    directory: str | Path,
     overrides: Mapping[str, object] | None = None,
     *,
     max_in_flight: int | None = None,
@@ -224,6 +231,7 @@ def resume(
     OrchestratorError
         See `Campaign.run`.
     """
+    directory = Path(directory)
     with rundir.reading(directory) as reader:
         stop, started = reader.stop(), reader.last(Started)
     if started is None:
@@ -232,6 +240,11 @@ def resume(
         return result_of(directory, rundir.summary(directory))
     campaign = Campaign.again(started.about, overrides)
     return campaign.run(directory, max_in_flight=max_in_flight, observe=observe)
+
+
+def _without_passwords(text: str) -> str:
+    """Leave out user and password of URLs: the log is kept and shown, and must hold no secret."""
+    return re.sub(r"(://)[^/@\s\"']+@", r"\1", text)
 
 
 _COMPLETE = {StopReason.FINISHED, StopReason.PRECISION, StopReason.LIMIT}

@@ -204,6 +204,7 @@ def run(
     if seed is not None:
         overrides["seed"] = seed
     campaign = Campaign.from_yaml(file, overrides, mock=mock, limit=limit)
+    _check_outputs(output or [])
     _introduce(campaign, yes=yes)
     if as_json:
         opened = campaign.build().crew.opened
@@ -358,6 +359,21 @@ def _introduce(campaign: Campaign, *, yes: bool) -> None:
     _confirm(
         is_real=is_real, yes=yes, amount=None if opened.cap is None else format_usd(opened.cap)
     )
+
+
+def _check_outputs(outputs: Sequence[Path]) -> None:
+    """Refuse outputs that can't be written, before anything is spent on what they would hold."""
+    from importlib.util import find_spec
+
+    for path in outputs:
+        if path.suffix not in {".html", ".md", ".jsonl", ".csv", ".parquet"}:
+            raise ConfigError(f"{path.name}: known are .html, .md, .jsonl, .csv, .parquet")
+        if not path.absolute().parent.is_dir():
+            raise ConfigError(f"{path}: there is no folder {path.parent}")
+        if path.suffix == ".parquet" and find_spec("pyarrow") is None:
+            raise ConfigError(
+                f"{path.name}: parquet needs pyarrow: pip install 'sortition[parquet]'"
+            )
 
 
 def _price(card: Any) -> str:

@@ -270,6 +270,11 @@ class _Reader:
             index = _LABELS.index(key)
             return [values[index] for values in labels] if getattr(spec, key) else None
 
+        losses = {arm: len(found) - len(items) for arm, found in self._units.items()}
+        for arm, n in losses.items():
+            if n:
+                message = f"{n} items of {seen(arm)} are not in every arm; they are left out"
+                self._warnings.add("left out", self._locate("data.arms", message))
         frame = Frame.of(
             items,
             tuple(self._units),
@@ -285,7 +290,7 @@ class _Reader:
             frame=frame,
             fields=fields,
             truth=truth,
-            losses={arm: len(found) - len(items) for arm, found in self._units.items()},
+            losses=losses,
             digest=_digest(frame, fields, truth),
             warnings=self._warnings.listed(),
         )

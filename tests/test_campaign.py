@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from orchestrator import Campaign, resume
-from orchestrator.core.errors import InvalidCampaign
+from orchestrator.core.errors import ConfigError, InvalidCampaign
 from orchestrator.core.events import Asked, Stopped, Told
 
 QUICKSTART = Path(__file__).parents[1] / "configs" / "quickstart.yaml"
@@ -36,7 +36,7 @@ def test_overrides_are_kept_for_a_resume(tmp_path):
     """C53 from Python: what was set over the file still holds when the run goes on."""
     first = quickstart(**{"budget.usd": 0.05}).run(tmp_path / "run")
     assert first.stop_reason == "budget"
-    again = resume(tmp_path / "run", {"budget.usd": 0.08})
+    again = resume(str(tmp_path / "run"), {"budget.usd": 0.08})
     assert again.document["seed"] == first.document["seed"]
     assert 50_000_000 < again.spend["settled_nano_usd"] <= 80_000_000
 
@@ -112,6 +112,14 @@ def test_a_run_under_way_is_observed(tmp_path):
     )
     assert told == sorted(told)
     assert told[-1] == 288
+
+
+@pytest.mark.parametrize("value", [0, -3, 2.5, "3"])
+def test_numbers_that_make_no_sense_are_refused(tmp_path, value):
+    with pytest.raises(ConfigError, match="limit"):
+        Campaign.from_yaml(QUICKSTART, limit=value)
+    with pytest.raises(ConfigError, match="max_in_flight"):
+        quickstart().run(tmp_path / "run", max_in_flight=value)
 
 
 def test_bad_files_raise_with_all_problems(tmp_path):

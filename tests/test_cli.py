@@ -488,6 +488,54 @@ def test_a_place_that_is_taken_or_can_not_be_written_is_named(sortition, campaig
     assert "Traceback" not in err
 
 
+def test_a_target_that_can_not_end_the_run_is_warned_about(sortition, campaign):
+    stop = "stop={target_half_width: 1, min_items: 101}"
+    code, _, err = sortition("validate", campaign, "--set", stop)
+    assert code == 0
+    assert "more than the 100 items" in err
+
+
+def test_items_that_an_arm_lacks_are_told_before_the_run(sortition, campaign, tmp_path):
+    """The join is inner; what falls out is said, not swallowed."""
+    (tmp_path / "new.csv").write_text("id,reply\ni1,better\ni2,best\nx,odd\n", encoding="utf-8")
+    changed(campaign, "path: items.csv", "arms: {old: items.csv, new: new.csv}")
+    code, _, err = sortition("validate", campaign)
+    assert code == 0
+    assert '98 items of "old" are not in every arm' in err
+    assert '1 items of "new"' in err
+
+
+def test_an_output_that_can_not_be_written_is_refused_before_the_run(sortition, campaign, tmp_path):
+    for name in ("answers.xlsx", "no/answers.csv"):
+        code, _, err = sortition("run", campaign, "-o", tmp_path / name)
+        assert code == 2
+        assert name.split("/")[0] in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_judge_that_goes_down_is_part_of_the_answer(sortition, campaign, tmp_path):
+    """No run without one of its judges is called complete."""
+    changed(campaign, "usd: 0.10", "usd: 9")
+    changed(
+        campaign,
+        "judges:\n",
+        "judges:\n  - {name: gone, adapter: mock, price_usd_per_1m: free, "
+        "mock: {faults: {'401': {after: 5}}}}\n",
+    )
+    code, out, _ = sortition("run", campaign)
+    assert code == 0
+    assert "The design is complete" not in out
+    assert "gone went down after" in out
+
+
+def test_a_password_in_a_url_reaches_no_file_of_the_run(sortition, campaign, tmp_path):
+    """C32 for URLs that were set over the file."""
+    url = "judges.acme.base_url=https://me:CANARY@host/v1"
+    sortition("run", campaign, "--set", url)
+    run = the_run(tmp_path)
+    assert not [path for path in run.iterdir() if b"CANARY" in path.read_bytes()]
+
+
 def test_what_comes_later_validates_and_is_named(sortition, campaign):
     """A file for what is planned is valid; validate says what `run` will refuse."""
     changed(campaign, "kind: uniform, max_repeats: 1", "kind: est_ivwe")

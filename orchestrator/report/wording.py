@@ -112,7 +112,9 @@ def answer(data: ReportData) -> str:
     """Say in one sentence what came out, with its interval."""
     estimate = data.answer
     if estimate is None:
-        return "There is no answer yet: estimates of many names are written at the stop."
+        if not data.counts.answered:
+            return _NO_ANSWER[Status.EMPTY]
+        return "There is no answer yet: the first look at the estimates is still to come."
     if estimate.status in _NO_ANSWER:
         return _NO_ANSWER[estimate.status]
     sentence = _compared(estimate, data) or f"{headline(estimate)}."
@@ -261,17 +263,25 @@ def next_call(refusal: Refusal) -> str:
 
 
 def ending(data: ReportData) -> str:
-    """Say why the run ended."""
+    """Say why the run ended, and which judges it lost."""
     if data.stop_reason is None:
         return "The run is under way; these numbers are not final."
+    lost = [judge for judge in data.judges if judge.down]
     sentence = _STOPS[data.stop_reason]
     match data.stop_reason:
         case StopReason.BUDGET:
-            return f"{sentence}: {next_call(data.refusal)}." if data.refusal else f"{sentence}."
+            sentence = f"{sentence}: {next_call(data.refusal)}." if data.refusal else f"{sentence}."
         case StopReason.LIMIT:
-            return f"{sentence}: {data.limit}." if data.limit else f"{sentence}."
+            sentence = f"{sentence}: {data.limit}." if data.limit else f"{sentence}."
+        case StopReason.FINISHED if lost:
+            sentence = "All that could be asked was asked; the design is not complete."
         case _:
-            return sentence
+            pass
+    losses = (
+        f"{judge.name} went down after {plural(judge.answered, 'answer')} ({judge.down})."
+        for judge in lost
+    )
+    return " ".join((sentence, *losses))
 
 
 def precision(data: ReportData) -> str | None:
@@ -305,6 +315,8 @@ _FLAGS = {
     "identical_repeats": "a judge's repeats are nearly all identical: copies, not new evidence",
     "panel_incomplete": "some units lack the answer of a judge: means shift towards the judges that "
     "answered",
+    "judge_without_answers": "a judge has given no verdict at all: the panel is not the one that was "
+    "asked for",
     "few_clusters": "few items or clusters, or few that carry the weight",
     "no_answers": "no verdict has come",
     "usage_missing": "the provider did not say what it counted, so the hold was charged",
@@ -339,11 +351,16 @@ def outlook(data: ReportData) -> str | None:
     known = data.half_widths
     if not known or not data.spend.settled:
         return None
+    if data.n_units_answered >= data.n_units:
+        return (
+            "Every item has an answer: more repeats take out the judges' noise alone, so more money "
+            "narrows this little; more items would."
+        )
     width = known[-1][1] / math.sqrt(2)
     return (
-        f"Another {usd(data.spend.settled)} (as much again) would bring it to "
-        f"±{number(width, places(width))} at best: widths shrink with the square "
-        "root of the number of answers, and not at all where the items are used up."
+        f"Another {usd(data.spend.settled)} (as much again), spent on new items, would bring it to "
+        f"about ±{number(width, places(width))}: widths shrink with the square root of the number "
+        "of items."
     )
 
 
@@ -357,6 +374,11 @@ def limits(data: ReportData) -> list[str]:
         lines.append(
             "The intervals hold for one look at the end; whoever stops when they look good "
             "makes them too narrow."
+        )
+    if data.stop_reason is StopReason.PRECISION:
+        lines.append(
+            "The run ended because its interval had become narrow; where the width goes with the "
+            "value (rare or skewed scores), value and coverage suffer from that."
         )
     if not data.are_final:
         lines.append(
