@@ -166,13 +166,19 @@ def hear(state: State, at: Open) -> Told | Reasked | Parked:
     return Told(q=at.q, digest=outcome_digest(at.outcome))
 
 
-def _is_worth_asking_again(state: State, at: Open, missing: Missing) -> bool:
-    judge = at.query.judge
-    if (
+def may_ask_again(state: State, at: Open) -> bool:
+    """Whether another attempt of an open question is allowed: judge, limits, attempts."""
+    judge, most = at.query.judge, state.crew.opened.max_requests
+    return not (
         state.judges[judge].is_down
         or state.limit_reached is not None
+        or (most is not None and state.n_requests >= most)
         or at.attempt.number >= state.crew.judges[judge].max_attempts
-    ):
+    )
+
+
+def _is_worth_asking_again(state: State, at: Open, missing: Missing) -> bool:
+    if not may_ask_again(state, at):
         return False
     match missing.reason:
         case MissingReason.TRUNCATED:

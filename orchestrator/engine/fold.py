@@ -187,7 +187,8 @@ class State:
                 self._reasked(event)
             case Looked():
                 self.owes_look = False
-                self.is_precise = event.is_precise
+                if not event.is_final:  # a final look belongs to a stop that is decided already
+                    self.is_precise = event.is_precise
                 self.last_look = event
             case Declined(query=query):
                 self.declined.add(query)
@@ -208,6 +209,7 @@ class State:
             case JudgeUp(judge=judge):
                 self.n_up += self.judges[judge].is_down
                 self.judges[judge].is_down = False
+                self.judges[judge].uncertain = 0
                 self.policy.tell(event)
             case CapChanged(cap=cap):
                 self.ledger.campaign.cap = cap
@@ -312,7 +314,7 @@ class State:
             )
 
     def _suspect(self, judge: JudgeIx, missing: Missing) -> None:
-        if missing.reason is MissingReason.NO_MONEY_FOR_RETRY:
+        if not missing.uncertain or missing.reason is MissingReason.NO_MONEY_FOR_RETRY:
             return
         at = self.judges[judge]
         at.uncertain += missing.uncertain

@@ -21,6 +21,8 @@ from orchestrator.core.money import Nano
 from orchestrator.core.ports import Row
 from orchestrator.core.query import Missing, MissingReason
 from orchestrator.core.records import Open
+from orchestrator.core.wire import Attempt
+from orchestrator.engine.decide import may_ask_again
 from orchestrator.engine.fold import State
 
 
@@ -33,8 +35,8 @@ def take_up(state: State, rows: Iterable[Row]) -> None:
 def repair(state: State) -> list[Event]:
     """Mend the open questions of a log whose process is gone; gives the events, applied.
 
-    Sent and unanswered: the attempt is charged as uncertain and, if money is left, asked again in
-    its old place. Asked and never sent: left to be sent. Arrived: waits for its turn. After a stop
+    Sent and unanswered: the attempt is charged as uncertain and, if attempts and money are left,
+    asked again in its old place. Asked and never sent: left to be sent. Arrived: waits for its turn. After a stop
     nothing is asked again: answers count as late, the rest is forfeited or withdrawn.
     """
     events = []
@@ -49,10 +51,10 @@ def _mended(state: State, at: Open) -> Iterator[Event]:
     if state.stopped is not None:
         yield close(at)
     elif at.sent:
-        attempt = replace(at.attempt, number=at.attempt.number + 1, paid=at.attempt.paid + 1)
+        attempt = after_loss(at.attempt)
         hold = state.hold_for(state.render(at.query, attempt))
-        is_up = not state.judges[at.query.judge].is_down
-        if is_up and state.ledger.has_room_instead(at.q, at.hold, hold):
+        may_ask = may_ask_again(state, at)
+        if may_ask and state.ledger.has_room_instead(at.q, at.hold, hold):
             yield Reasked(q=at.q, attempt=attempt, hold=hold, ended=LOST)
         else:
             yield Arrived(
@@ -60,7 +62,7 @@ def _mended(state: State, at: Open) -> Iterator[Event]:
                 attempt=at.attempt,
                 outcome=Missing(
                     reason=MissingReason.NO_MONEY_FOR_RETRY
-                    if is_up
+                    if may_ask
                     else MissingReason.CONNECTION_LOST,
                     cost=Nano(0),
                     uncertain=at.hold,
@@ -68,6 +70,11 @@ def _mended(state: State, at: Open) -> Iterator[Event]:
                     detail="the process ended before the reply came",
                 ),
             )
+
+
+def after_loss(attempt: Attempt) -> Attempt:
+    """Number the attempt after one that a crash of ours lost; what it was worth stays open."""
+    return replace(attempt, number=attempt.number + 1)
 
 
 def close(at: Open) -> Late | Forfeited | Withdrawn:

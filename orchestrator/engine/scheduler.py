@@ -203,9 +203,9 @@ class Scheduler:
             self.dispatcher.ended(job, arrival)
             if arrival is not None:
                 self._take_in(arrival)
-        if self._is_out_of_time and self.state.limit_reached is None and not self.state.stopped:
-            self._do(LimitReached(which="wall_clock"))
         if not self.is_draining and self.state.stopped is None:
+            if self._is_out_of_time and self.state.limit_reached is None:
+                self._do(LimitReached(which="wall_clock"))
             await self._decide()
         if self.state.stopped is not None:
             self._close_unsent()

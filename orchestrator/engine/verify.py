@@ -19,6 +19,7 @@ from orchestrator.core.events import (
     Asked,
     Declined,
     Event,
+    Forfeited,
     Late,
     LimitReached,
     Looked,
@@ -28,19 +29,16 @@ from orchestrator.core.events import (
     Sent,
     Stopped,
     Told,
+    Withdrawn,
 )
 from orchestrator.core.ids import QNo
 from orchestrator.core.money import cost
 from orchestrator.core.ports import Row, Unreadable
 from orchestrator.core.query import Judged, Missing, Outcome, outcome_digest
-from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json, Reply, Request
 from orchestrator.engine.decide import Ask, Decline, Limit, Look, Stop, decide, hear
 from orchestrator.engine.fold import State
-
-_FROM_OUTSIDE = {StopReason.USER, StopReason.JUDGES_DOWN, StopReason.STORAGE}
-"""Stops that the state alone does not decide."""
-
+from orchestrator.engine.resume import after_loss
 
 Recall = Callable[[str], Reply | None]
 NamePrompt = Callable[[Request], str]
@@ -98,7 +96,16 @@ def _facts(state: State, event: Event, recall: Recall, name_prompt: NamePrompt) 
                 yield f"question {q}: {attempt} arrived, {sent} was sent"
             yield from _reading(state, q, event.outcome, recall)
         case Late(q=q, outcome=outcome) if q in state.open:
-            yield from _reading(state, q, outcome, recall)
+            if (arrived := state.open[q].outcome) is None:
+                yield from _reading(state, q, outcome, recall)
+            elif outcome != arrived:
+                yield f"question {q}: what came late is not what had arrived"
+        case Withdrawn(q=q) if q in state.open:
+            if state.open[q].sent or state.open[q].outcome is not None:
+                yield f"question {q} was sent and can't be withdrawn"
+        case Forfeited(q=q) | Reasked(q=q, ended="lost") if q in state.open:
+            if not state.open[q].sent or state.open[q].outcome is not None:
+                yield f"question {q} was not under way and can't be lost"
         case _:
             pass
 
@@ -110,6 +117,11 @@ def _reading(state: State, q: QNo, outcome: Outcome, recall: Recall) -> Iterator
         yield f"question {q}: the cost is not usage times price"
     if isinstance(outcome, Judged) and outcome.usage is None and outcome.cost != at.hold:
         yield f"question {q}: without usage the cost is the hold"
+    if isinstance(outcome, Missing):
+        if outcome.uncertain not in {0, at.hold}:
+            yield f"question {q}: what is uncertain is the hold or nothing"
+        if outcome.usage is None and outcome.cost not in {0, at.hold}:
+            yield f"question {q}: without usage the cost is the hold or nothing"
     reply = recall(outcome.blob) if outcome.blob else None
     if reply is None:
         if outcome.blob:
@@ -149,13 +161,15 @@ def _decisions(state: State, event: Event) -> Iterator[str]:
                 yield f"question {q} was asked again otherwise than its outcome asks for"
         case Reasked(q=q, attempt=attempt, hold=hold) if q in state.open:
             lost = state.open[q].attempt
-            if attempt != replace(lost, number=lost.number + 1, paid=lost.paid + 1):
+            if attempt != after_loss(lost):
                 yield f"question {q}: {attempt} can't follow {lost}, which was lost"
             ceiling = state.hold_for(state.render(state.open[q].query, attempt))
             if hold != ceiling:
                 yield f"question {q}: {hold} nano-USD were held again, the ceiling is {ceiling}"
         case Reopened(settled=settled, uncertain=uncertain):
             spent = state.ledger.campaign
+            if state.stopped is None:
+                yield "a run that has not stopped can't be reopened"
             if (settled, uncertain) != (spent.settled, spent.uncertain):
                 yield "the run is not reopened with the money that it had spent"
         case LimitReached(which=which) if which != "wall_clock":
@@ -167,7 +181,9 @@ def _decisions(state: State, event: Event) -> Iterator[str]:
             again = state.look(state.estimate(), is_final=is_final)
             if not _agree(_numbers(again), _numbers(event)):
                 yield "the estimates are not those of the recorded verdicts"
-        case Stopped(reason=reason) if reason not in _FROM_OUTSIDE:
+        case Stopped(reason=reason):
+            if state.last_look is None or not state.last_look.is_final:
+                yield "the run stopped without a last look"
             if decide(state) != Stop(reason):
                 yield f"the run stopped with {reason}, the state says {decide(state)}"
         case _:

@@ -25,6 +25,10 @@ else:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+TRIES = 20
+TRY_EVERY_S = 0.02
+
+
 class RunLock:
     """Holds `run.lock` while the process lives.
 
@@ -41,11 +45,16 @@ class RunLock:
         self._file = path.open("a+", encoding="utf-8")
         self._file.seek(0)
         owner = self._file.read()
-        try:
-            _try_lock(self._file)
-        except OSError as exc:
+        for _ in range(TRIES):
+            try:
+                _try_lock(self._file)
+                break
+            except OSError:
+                # Whoever asks who owns a run holds it for a moment.
+                time.sleep(TRY_EVERY_S)
+        else:
             self._file.close()
-            raise RunLocked(f"this run is in use by {_describe(owner)}") from exc
+            raise RunLocked(f"this run is in use by {_describe(owner)}")
         self.took_over = _describe(owner) if owner else None
         self._file.seek(0)
         self._file.truncate()

@@ -342,3 +342,36 @@ def test_a_cancelled_run_leaves_what_was_sent_held_in_the_log():
     again = run_virtually(mended, store)
     assert again.state.n_answered == 6
     assert again.state.ledger.campaign.uncertain >= 22_000_000
+
+
+def test_a_final_look_that_is_precise_does_not_change_why_the_run_ended():
+    """A design that ends between two looks is complete, and its log verifies."""
+    stop = StopRule(every=25, target_half_width=0.5)
+    run = run_virtually(
+        fake_crew([FakeAdapter(lambda _: Script())], n_units=37, cap=PLENTY, stop=stop)
+    )
+    assert run.state.stopped is StopReason.FINISHED
+    assert not list(verify(State(run.state.crew), run.store.read(), run.archive.recall))
+
+
+@pytest.mark.parametrize("cut", range(3, 60, 4))
+def test_a_crash_passes_neither_the_limit_on_requests_nor_that_on_attempts(cut):
+    """What is mended counts as a request and as an attempt."""
+    judge = FakeAdapter(lambda _: Script(latency_s=1.0))
+    crew = fake_crew([judge], cap=PLENTY, max_requests=10, max_attempts=2)
+    whole = run_virtually(crew)
+    store = MemoryStore(whole.store.lines[:cut])
+    run = run_virtually(crew, store, whole.archive)
+    assert run.state.n_requests <= 10
+    assert max(e.attempt for e in run.events if isinstance(e, Sent)) <= 2
+    assert not list(verify(State(crew), run.store.read(), run.archive.recall))
+
+
+def test_a_clock_that_runs_out_during_a_drain_ends_nothing():
+    """The time of a run that is interrupted starts anew when it is resumed."""
+    crew = fake_crew([FakeAdapter(lambda _: Script(latency_s=20.0))], n_units=8, cap=PLENTY)
+    clocked = Operation(max_in_flight=2, wall_clock_s=10.0, grace_s=60.0)
+    half = run_virtually(crew, interrupt_at_s=5.0, operation=clocked)
+    again = run_virtually(crew, half.store, half.archive)
+    assert again.state.stopped is StopReason.FINISHED
+    assert again.state.n_answered == 8
