@@ -228,13 +228,20 @@ def resume(
     """Go on with a run; by default the newest unfinished one."""
     from orchestrator import rundir
     from orchestrator.campaign import resume as go_on
+    from orchestrator.core.money import parse_usd
 
     _read_env_files(env_file)
     directory = run or rundir.newest(_runs(), unfinished=True)
+    try:
+        wanted = None if budget_usd is None else parse_usd(budget_usd)
+    except ValueError as exc:
+        raise ConfigError(f"--budget-usd: {exc}; nothing was sent") from exc
     overrides = {} if budget_usd is None else {"budget.usd": budget_usd}
     _confirm(is_real=rundir.is_real(directory), yes=yes, amount=budget_usd)
     with _watching(_display(display, as_json=as_json, quiet=False)) as observe:
         result = go_on(directory, overrides, max_in_flight=jobs, observe=observe)
+    if wanted is not None and wanted != result.data.spend.cap:
+        _say("this run has nothing to go on with: it was only read again, its cap is as before")
     _finish(result, [], as_json=as_json)
 
 

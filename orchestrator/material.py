@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Literal
 
 from orchestrator.core.wire import Chat, Turn
@@ -32,6 +33,8 @@ def _text(value: object) -> str:
     match value:
         case str():
             return value
+        case float() if not math.isfinite(value):
+            raise ValueError(f"wants text, not {value}, which is what a table writes for nothing")
         case bool() | int() | float():
             return _compact(value)
         case _:

@@ -156,7 +156,7 @@ def _jsonl(text: str, file: str, problems: Problems) -> Table:
             continue
         number += 1
         try:
-            cells = json.loads(record)
+            cells = json.loads(record, object_pairs_hook=_unique)
         except (ValueError, RecursionError) as exc:
             broken = Row(file, number, line, {})
             problems.add("unreadable", broken.problem("", f"not readable as JSON: {exc}"))
@@ -184,3 +184,11 @@ def _parquet(path: Path, file: str, wanted: Sequence[str]) -> Table:
         raise _Unreadable(f"not readable as Parquet: {exc}") from exc
     rows = [Row(file, number, None, cells) for number, cells in enumerate(table.to_pylist(), 1)]
     return Table(rows, columns)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Refuse a key that stands twice: whichever value was meant, the other would be lost."""
+    cells = dict(pairs)
+    if len(cells) < len(pairs):
+        raise ValueError("a key stands twice")
+    return cells

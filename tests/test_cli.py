@@ -505,6 +505,31 @@ def test_items_that_an_arm_lacks_are_told_before_the_run(sortition, campaign, tm
     assert '1 items of "new"' in err
 
 
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [('{"id": "a", "reply": NaN}', "nan"), ('{"id": "a", "reply": "x", "reply": "y"}', "twice")],
+)
+def test_json_that_is_none_is_refused(sortition, campaign, tmp_path, row, why):
+    (tmp_path / "items.jsonl").write_text(row + "\n", encoding="utf-8")
+    changed(campaign, "items.csv", "items.jsonl")
+    code, _, err = sortition("validate", campaign)
+    assert code == 2
+    assert "items.jsonl:1" in err
+    assert why in err
+
+
+def test_a_cap_for_a_run_that_has_nothing_to_do_is_not_swallowed(sortition, campaign, tmp_path):
+    changed(campaign, "usd: 0.10", "usd: 5.00")
+    sortition("run", campaign)
+    run = the_run(tmp_path)
+    code, _, err = sortition("resume", run, "--budget-usd", "9")
+    assert code == 0
+    assert "its cap is as before" in err
+    code, _, err = sortition("resume", run, "--budget-usd", "five")
+    assert code == 2
+    assert "--budget-usd" in err
+
+
 def test_an_output_that_can_not_be_written_is_refused_before_the_run(sortition, campaign, tmp_path):
     for name in ("answers.xlsx", "no/answers.csv"):
         code, _, err = sortition("run", campaign, "-o", tmp_path / name)
