@@ -288,8 +288,9 @@ def test_every_option_is_documented(command):
 def test_every_exit_code_is_documented():
     """The codes that the program uses stand in the reference, in result.json's page and the README."""
     used = set()
-    for path in ("orchestrator/cli.py", "orchestrator/report/result.py"):
-        source = (ROOT / path).read_text("utf-8")
+    commands = (ROOT / "orchestrator/cli").glob("*.py")
+    for path in (*commands, ROOT / "orchestrator/report/result.py"):
+        source = path.read_text("utf-8")
         used |= set(re.findall(r"\b(?:code = |Exit\(|return )(\d+)\b", source))
     stated = {row[0] for row in rows(COMMANDS_PAGE.read_text("utf-8").split("## Exit codes")[1])}
     assert {"0", "2", "3", "4", "5", "130"} <= used <= stated

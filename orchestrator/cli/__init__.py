@@ -1,0 +1,58 @@
+"""The command `sortition`. Results go to standard output, chatter to standard error.
+
+Everything heavy is imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+# Imported for their commands, in the order of `--help`.
+from orchestrator.cli import check, read, run  # noqa: F401
+from orchestrator.cli.common import app, say
+from orchestrator.core.errors import (
+    ConfigError,
+    CorruptLog,
+    LedgerError,
+    OrchestratorError,
+    ReplayError,
+    RunLocked,
+    StorageFailed,
+    StoreError,
+)
+
+__all__ = ["app", "main"]
+
+
+def main() -> None:
+    """Run the command; errors of ours are one message and an exit code, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    try:
+        app()
+    except LedgerError:
+        raise  # a bug of ours: the traceback is what helps
+    except OrchestratorError as exc:
+        _fail(exc)
+    except OSError as exc:
+        if exc.filename is None:
+            raise
+        _fail(StorageFailed(f"{exc.filename}: {exc.strerror}"))
+
+
+def _fail(error: OrchestratorError) -> NoReturn:
+    match error:
+        case ConfigError() | ReplayError():
+            code = 2
+        case RunLocked():
+            code = 4
+        case StorageFailed() | CorruptLog():
+            code = 5
+        case StoreError():
+            code = 2
+        case _:
+            code = 4
+    say(str(error))
+    sys.exit(code)

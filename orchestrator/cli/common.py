@@ -1,0 +1,86 @@
+"""What commands share: the application, their options, and how they speak."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from orchestrator.core.errors import ConfigError
+
+app = typer.Typer(
+    name="sortition",
+    help="LLM-judge evaluations that are right and stay within their budget.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"auto_envvar_prefix": "SORTITION", "help_option_names": ["-h", "--help"]},
+)
+
+DEFAULT_FILE = Path("campaign.yaml")
+
+
+File = Annotated[Path, typer.Argument(help="The campaign file.", metavar="[FILE]")]
+RunArgument = Annotated[
+    Path | None, typer.Argument(help="The run's directory; the newest one by default.")
+]
+Budget = Annotated[
+    str | None,
+    typer.Option("--budget-usd", "--max-budget-usd", help="Hard dollar cap; over the file's."),
+]
+Jobs = Annotated[
+    int | None,
+    typer.Option("-j", "--max-concurrency", min=1, help="Calls at a time over all judges."),
+]
+Yes = Annotated[bool, typer.Option("-y", "--yes", help="Don't ask before money is spent.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs: JSON on standard output.")]
+EnvFiles = Annotated[
+    list[Path] | None, typer.Option("--env-file", help="Read environment variables; repeatable.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="PATH=VALUE", help="Set a field over the file; repeatable."),
+]
+
+
+def runs() -> Path:
+    """Give the folder that runs live in."""
+    return Path(os.environ.get("SORTITION_OUTPUT_DIR", "runs"))
+
+
+def print_json(document: object) -> None:
+    """Write a result for programs."""
+    typer.echo(json.dumps(document, ensure_ascii=False))
+
+
+def say(line: str) -> None:
+    """Write chatter: to standard error."""
+    typer.echo(line, err=True)
+
+
+def overrides(settings: Sequence[str] | None) -> dict[str, object]:
+    """Read what `--set` was given.
+
+    Raises
+    ------
+    ConfigError
+        One is not PATH=VALUE.
+    """
+    found: dict[str, object] = {}
+    for setting in settings or ():
+        path, equals, value = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting}: wants PATH=VALUE, as in budget.usd=5")
+        found[path] = value
+    return found
+
+
+def read_env_files(files: Sequence[Path] | None) -> None:
+    """Take `.env` and further files into the environment; what is set already wins."""
+    from orchestrator.dotenv import load_dotenv
+
+    os.environ |= load_dotenv(os.environ, folder=Path.cwd(), files=files or ())

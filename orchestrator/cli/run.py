@@ -1,0 +1,217 @@
+"""Commands that carry a campaign out: `run` and `resume`."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from orchestrator.cli.common import (
+    DEFAULT_FILE,
+    AsJson,
+    Budget,
+    EnvFiles,
+    File,
+    Jobs,
+    RunArgument,
+    Settings,
+    Yes,
+    app,
+    overrides,
+    print_json,
+    read_env_files,
+    runs,
+    say,
+)
+from orchestrator.cli.display import DisplayOption, chosen_display, watching
+from orchestrator.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from orchestrator.campaign import Campaign
+    from orchestrator.session import Result
+
+MOCK_NOTE = "mock campaign: no judge is real, and no money is spent"
+
+
+@app.command()
+def run(
+    file: File = DEFAULT_FILE,
+    run_dir: Annotated[
+        Path | None, typer.Option("--run-dir", help="Where the run lives; resumes what is there.")
+    ] = None,
+    budget_usd: Budget = None,
+    mock: Annotated[
+        bool, typer.Option("--mock", help="Put a mock in the place of every judge.")
+    ] = False,
+    jobs: Jobs = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("-n", "--limit", min=1, help="Take a random sample of so many items."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Over the file's seed.")] = None,
+    set_: Settings = None,
+    env_file: EnvFiles = None,
+    yes: Yes = False,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-o", "--output", help="Also write this file (.html .md .jsonl .csv .parquet)."
+        ),
+    ] = None,
+    display: DisplayOption = None,
+    as_json: AsJson = False,
+    quiet: Annotated[
+        bool, typer.Option("-q", "--quiet", help="Show nothing while it runs.")
+    ] = False,
+) -> None:
+    """Run a campaign within its budget."""
+    from orchestrator.campaign import Campaign
+
+    read_env_files(env_file)
+    wanted = overrides(set_)
+    if budget_usd is not None:
+        wanted["budget.usd"] = budget_usd
+    if seed is not None:
+        wanted["seed"] = seed
+    campaign = Campaign.from_yaml(file, wanted, mock=mock, limit=limit)
+    _check_outputs(output or [])
+    _introduce(campaign, yes=yes)
+    if as_json:
+        opened = campaign.build().crew.opened
+        launch = {"name": opened.identity["name"], "mock": opened.identity["mock"]}
+        print_json({"record": "launch", **launch, "cap_nano_usd": opened.cap})
+    with _frozen_heap(), watching(chosen_display(display, as_json=as_json, quiet=quiet)) as observe:
+        result = campaign.run(run_dir, max_in_flight=jobs, observe=observe)
+    _finish(result, output or [], as_json=as_json)
+
+
+@app.command()
+def resume(
+    run: RunArgument = None,
+    budget_usd: Budget = None,
+    jobs: Jobs = None,
+    env_file: EnvFiles = None,
+    yes: Yes = False,
+    display: DisplayOption = None,
+    as_json: AsJson = False,
+) -> None:
+    """Go on with a run; by default the newest unfinished one."""
+    from orchestrator import rundir
+    from orchestrator.campaign import resume as go_on
+    from orchestrator.core.money import parse_usd
+
+    read_env_files(env_file)
+    directory = run or rundir.newest(runs(), unfinished=True)
+    try:
+        wanted = None if budget_usd is None else parse_usd(budget_usd)
+    except ValueError as exc:
+        raise ConfigError(f"--budget-usd: {exc}; nothing was sent") from exc
+    changes = {} if budget_usd is None else {"budget.usd": budget_usd}
+    _confirm(is_real=rundir.is_real(directory), yes=yes, amount=budget_usd)
+    with watching(chosen_display(display, as_json=as_json, quiet=False)) as observe:
+        result = go_on(directory, changes, max_in_flight=jobs, observe=observe)
+    if wanted is not None and wanted != result.data.spend.cap:
+        say("this run has nothing to go on with: it was only read again, its cap is as before")
+    _finish(result, [], as_json=as_json)
+
+
+# --- before and after ---
+
+
+def _introduce(campaign: Campaign, *, yes: bool) -> None:
+    """Say what will run and what it can cost at most; ask where money is real."""
+    from orchestrator.core.money import format_usd
+
+    blueprint = campaign.build()
+    opened = blueprint.crew.opened
+    frame = blueprint.study.frame
+    arms = f" x {frame.n_arms} arms" if frame.n_arms > 1 else ""
+    cap = (
+        "no dollar cap"
+        if opened.cap is None
+        else f"cap {format_usd(opened.cap, decimals=2)} (hard)"
+    )
+    policy = blueprint.file.campaign.policy.kind
+    say(f"campaign  {blueprint.name}   {frame.n_items:,} items{arms}   policy {policy}   {cap}")
+    for judge, price in zip(blueprint.crew.judges, blueprint.prices, strict=True):
+        say(f"judge     {judge.name}   {_price(price.card)}   ({price.source})")
+    for warning in blueprint.warnings:
+        say(f"warning   {warning}")
+    if blueprint.is_mock:
+        say(MOCK_NOTE)
+    is_real = opened.identity["money"] == "real"
+    _confirm(
+        is_real=is_real, yes=yes, amount=None if opened.cap is None else format_usd(opened.cap)
+    )
+
+
+def _check_outputs(outputs: Sequence[Path]) -> None:
+    """Refuse outputs that can't be written, before anything is spent on what they would hold."""
+    from importlib.util import find_spec
+
+    for path in outputs:
+        if path.suffix not in {".html", ".md", ".jsonl", ".csv", ".parquet"}:
+            raise ConfigError(f"{path.name}: known are .html, .md, .jsonl, .csv, .parquet")
+        if not path.absolute().parent.is_dir():
+            raise ConfigError(f"{path}: there is no folder {path.parent}")
+        if path.suffix == ".parquet" and find_spec("pyarrow") is None:
+            raise ConfigError(
+                f"{path.name}: parquet needs pyarrow: pip install 'sortition[parquet]'"
+            )
+
+
+def _price(card: Any) -> str:
+    if card.is_free:
+        return "free"
+    if card.per_call:
+        return f"${card.per_call / 1e12:g} a call"
+    return f"${card.input / 1e6:g} / ${card.output / 1e6:g} per 1M tokens in / out"
+
+
+def _confirm(*, is_real: bool, yes: bool, amount: str | None) -> None:
+    if not is_real or yes:
+        return
+    if not sys.stdin.isatty():
+        raise ConfigError("this run can spend money; without a terminal it needs --yes")
+    if not typer.confirm(
+        f"Proceed, spending at most {amount or 'what its limits allow'}?", err=True
+    ):
+        raise typer.Exit(2)
+
+
+def _finish(result: Result, outputs: Sequence[Path], *, as_json: bool) -> NoReturn:
+    from orchestrator import rundir
+    from orchestrator.report.screen import closing_lines
+
+    for path in outputs:
+        if path.suffix in {".html", ".md"}:
+            rundir.write_report(result.data, path)
+        else:
+            rundir.write_export(result.directory, path)
+    if as_json:
+        print_json({"record": "done", "directory": str(result.directory), **result.document})
+    else:
+        for line in closing_lines(result.data):
+            typer.echo(line)
+        if (result.directory / "report.html").exists():
+            typer.echo(f"report  {result.directory / 'report.html'}")
+        if result.exit_code == 130:
+            say(f"next: sortition resume {result.directory}")
+        else:
+            say(f"next: sortition verify {result.directory}")
+    sys.exit(result.exit_code)
+
+
+@contextmanager
+def _frozen_heap() -> Iterator[None]:
+    """Keep the collector from looking through data and modules that live as long as the run."""
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
