@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b, sha256
 from importlib.util import find_spec
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import numpy as np
+from pydantic import BaseModel
 
 from orchestrator.campaign_file import Judge as JudgeEntry
 from orchestrator.campaign_file import Rates
@@ -31,14 +32,14 @@ from orchestrator.core.errors import (
 from orchestrator.core.events import Opened
 from orchestrator.core.ids import JudgeIx
 from orchestrator.core.judge import Judge, Limits, Timeouts
-from orchestrator.core.money import Nano, PriceCard, format_usd, parse_usd
+from orchestrator.core.money import Nano, PriceCard, cost, format_usd, parse_usd
 from orchestrator.core.ports import Adapter, JudgeSetting
 from orchestrator.core.query import Kind, Role
 from orchestrator.core.scale import Criterion
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.stopping import StopRule
 from orchestrator.core.study import Panelist, Study
-from orchestrator.core.wire import Json
+from orchestrator.core.wire import Json, Usage
 from orchestrator.data import Dataset, read_data, sample
 from orchestrator.engine.crew import Crew
 from orchestrator.engine.decide import Decline, decide
@@ -250,13 +251,21 @@ def _panelist(entry: JudgeEntry, price: Price, *, mock: bool) -> Panelist:
         from judges.recorded import repeats as recorded_repeats  # noqa: PLC0415  # only if named
 
         repeats = recorded_repeats(entry.recorded)
-    planning = entry.planning_usd_per_call
     return Panelist(
         name=entry.name,
         card=price.card,
-        planning=None if planning is None else Nano(planning),
+        planning=_planning(entry, price.card),
         repeats=repeats,
     )
+
+
+def _planning(entry: JudgeEntry, card: PriceCard) -> Nano:
+    """Expect what one call costs: the shadow price of a free judge, else by the tokens assumed."""
+    if card.is_free:
+        return Nano(entry.planning_usd_per_call or 0)
+    tokens = (entry.mock or find("judges", "mock").config()).tokens
+    usage = Usage(input_tok=tokens.input, output_tok=entry.assume.output_tokens or tokens.output)
+    return cost(usage, card)
 
 
 def _judge(
@@ -415,11 +424,15 @@ def _crew(file: CampaignFile, opened: Opened, judges: tuple[Judge, ...], study: 
     campaign = file.campaign
     policy = find("policies", campaign.policy.kind)
     entries = sorted(campaign.estimate, key=lambda entry: entry is not campaign.primary)
-    estimators = [(find("estimators", entry.kind), entry.settings) for entry in entries]
+    design = _completed(campaign.policy.settings, campaign.primary.settings)
+    estimators = [
+        (find("estimators", entry.kind), _completed(entry.settings, design, campaign.stop))
+        for entry in entries
+    ]
     return Crew(
         opened=opened,
         judges=judges,
-        new_policy=lambda: policy.build(campaign.policy.settings, study),
+        new_policy=lambda cap: policy.build(design, replace(study, cap=cap)),
         new_estimators=lambda: tuple(
             plugin.build(settings, study) for plugin, settings in estimators
         ),
@@ -430,6 +443,21 @@ def _crew(file: CampaignFile, opened: Opened, judges: tuple[Judge, ...], study: 
         ),
         delivery=Delivery(campaign.policy.delivery),
     )
+
+
+def _completed(settings: BaseModel, *others: BaseModel) -> BaseModel:
+    """Take what a plug-in's keys leave open (None) from others that have a key of the same name.
+
+    So an estimate follows the policy's target, and a policy the contrast that is estimated.
+    """
+    found = {
+        name: value
+        for name in type(settings).model_fields
+        if getattr(settings, name) is None
+        for other in reversed(others)
+        if (value := getattr(other, name, None)) is not None
+    }
+    return settings.model_copy(update=found)
 
 
 def _check_start(file: CampaignFile, crew: Crew) -> None:

@@ -25,6 +25,7 @@ from orchestrator.core.query import Kind, Query
 from orchestrator.core.records import Record
 from orchestrator.core.seeds import Stream
 from orchestrator.core.study import Study
+from orchestrator.core.wire import Json
 
 
 class UniformConfig(BaseModel):
@@ -142,6 +143,11 @@ class Uniform:
                 self._seats[judge].is_gone = until is None
             case JudgeUp(judge=judge):
                 self._seats[judge].is_down = self._seats[judge].is_gone = False
+
+    def explain(self) -> dict[str, Json]:
+        """Say how many questions each judge has been asked in turn."""
+        names = (p.name for p in self._study.panel)
+        return {"asked": {n: s.at for n, s in zip(names, self._seats, strict=True)}}
 
     def _next(self, seat: _Seat) -> Query:
         if seat.returned:

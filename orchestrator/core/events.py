@@ -10,7 +10,7 @@ Kinds are never renamed or removed; a changed body is a new version with an upca
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import get_args
 
@@ -223,6 +223,8 @@ class Looked:
 
     `half_widths` are those of all estimates; `estimates` their full form (`Estimate.as_json`) at
     the stop, and before it of those with at most `GLANCE` names, so that the log stays linear.
+    `is_precise` and `is_decided` say whether the target is reached and all gates are decided;
+    `policy` is what the policy says of itself (`Policy.explain`).
     """
 
     n_told: int
@@ -233,6 +235,8 @@ class Looked:
     estimates: tuple[Mapping[str, Json], ...]
     is_precise: bool = False
     is_final: bool = False
+    is_decided: bool = False
+    policy: Mapping[str, Json] = field(default_factory=dict)
 
 
 GLANCE = 12

@@ -5,7 +5,7 @@ They are as small as a transport. If a method could only answer "not supported",
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
@@ -27,7 +27,7 @@ from orchestrator.core.money import Nano, PriceCard
 from orchestrator.core.query import MissingReason, Observation, Query
 from orchestrator.core.records import Record
 from orchestrator.core.study import Study
-from orchestrator.core.wire import Attempt, Reply, Request
+from orchestrator.core.wire import Attempt, Json, Reply, Request
 
 
 class Turn(Enum):
@@ -65,6 +65,10 @@ class Policy(Protocol):
 
     def tell(self, event: PolicyEvent) -> None:
         """Take in one event; the only method that changes state."""
+        ...
+
+    def explain(self) -> Mapping[str, Json]:
+        """Say in a few facts what it does and why, as JSON; it stands in every look."""
         ...
 
 

@@ -15,22 +15,26 @@ from orchestrator.core.seeds import Seeds
 class Panelist:
     """A judge as policies and estimators see it: a name and its price.
 
-    `planning` is the shadow price of one call, nano-USD, that a free judge has for policies; it is
-    never booked. `repeats` is how often a judge can answer the same question (None: no limit).
+    `planning` is what one call is expected to cost, nano-USD: policies plan with it, and it is never
+    booked. A free judge has the shadow price that the user gave it. `repeats` is how often a judge can answer the same question (None: no limit).
     """
 
     name: str
     card: PriceCard
-    planning: Nano | None = None
+    planning: int = 0
     repeats: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """The values that every policy and estimator is built from."""
+    """The values that every policy and estimator is built from.
+
+    `cap` is the dollar cap that the run was opened with, None without one.
+    """
 
     kind: Kind
     frame: Frame
     panel: tuple[Panelist, ...]
     criteria: tuple[Criterion, ...]
     seeds: Seeds
+    cap: Nano | None = None

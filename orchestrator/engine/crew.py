@@ -8,6 +8,7 @@ from typing import Protocol
 
 from orchestrator.core.events import Opened
 from orchestrator.core.judge import Judge
+from orchestrator.core.money import Nano
 from orchestrator.core.ports import Estimator, Policy
 from orchestrator.core.stopping import StopRule
 from orchestrator.core.wire import Reply, Request
@@ -30,13 +31,14 @@ class Archive(Protocol):
 class Crew:
     """Who works on a run. Policies and estimators come as makers, since a replay needs new ones.
 
+    `new_policy` takes the cap that the run was opened with: a policy may plan with it.
     `new_estimators` gives the campaign's estimators in order; the first estimate of the first is
     the primary one.
     """
 
     opened: Opened
     judges: tuple[Judge, ...]
-    new_policy: Callable[[], Policy]
+    new_policy: Callable[[Nano | None], Policy]
     new_estimators: Callable[[], tuple[Estimator, ...]]
     stop: StopRule
     delivery: Delivery = Delivery.IN_ORDER

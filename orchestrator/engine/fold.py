@@ -75,7 +75,7 @@ class State:
         opened = crew.opened
         self.crew = crew
         self.cards = list(opened.cards)
-        self.policy = crew.new_policy()
+        self.policy = crew.new_policy(opened.cap)
         self.estimators = crew.new_estimators()
         names = [judge.name for judge in crew.judges]
         self.ledger = Ledger(opened.cap, names, opened.judge_caps, opened.role_caps)
@@ -161,6 +161,7 @@ class State:
             estimates=tuple(e.as_json() for e in estimates if is_final or len(e.names) <= GLANCE),
             is_precise=bool(estimates) and self.crew.stop.is_met(estimates[0]),
             is_final=is_final,
+            policy=self.policy.explain(),
         )
 
     # --- the fold -------------------------------------------------------------------------------

@@ -199,6 +199,7 @@ def _numbers(look: Looked) -> Json:
         look.is_precise,
         list(look.half_widths),
         [dict(estimate) for estimate in look.estimates],
+        dict(look.policy),
     ]
 
 

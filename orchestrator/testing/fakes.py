@@ -149,6 +149,10 @@ class InTurnPolicy:
             case PriceChanged():
                 pass
 
+    def explain(self) -> dict[str, Json]:
+        """Say how much is left."""
+        return {"left": len(self._todo)}
+
 
 class MeanEstimator:
     """The plain mean of all values, with an interval that narrows like 1/sqrt(n)."""
@@ -260,7 +264,7 @@ def fake_crew(
             )
             for name, adapter in zip(names, adapters, strict=True)
         ),
-        new_policy=lambda: InTurnPolicy(n_units, len(adapters)),
+        new_policy=lambda _: InTurnPolicy(n_units, len(adapters)),
         new_estimators=lambda: (MeanEstimator(),),
         stop=stop or StopRule(),
         delivery=delivery,

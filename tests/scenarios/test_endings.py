@@ -323,12 +323,12 @@ class Stubborn(InTurnPolicy):
 def test_a_policy_that_breaks_its_contract_is_named():
     crew = fake_crew([FakeAdapter(lambda _: Script())])
     with pytest.raises(OrchestratorError, match="pauses although nothing is outstanding"):
-        run_virtually(replace(crew, new_policy=lambda: Stubborn(PAUSE)))
+        run_virtually(replace(crew, new_policy=lambda _: Stubborn(PAUSE)))
     bad = FakeAdapter(lambda _: Script(error=BadCredentials()))
     query = Query(kind=Kind.RATE, judge=0, units=(0,))
     crew = fake_crew([bad, bad], window=1)
     with pytest.raises(OrchestratorError, match="asks judge 0, which is down"):
-        run_virtually(replace(crew, new_policy=lambda: Stubborn(query)))
+        run_virtually(replace(crew, new_policy=lambda _: Stubborn(query)))
 
 
 def test_a_cancelled_run_leaves_what_was_sent_held_in_the_log():
