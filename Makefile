@@ -29,10 +29,12 @@ slow: $(VENV)/.test               ## Full statistical and crash suites; writes d
 	rm -f $(VENV)/measured.jsonl
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/engine.py
+	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/allocation.py
 	$(BIN)/python benchmarks/measured.py $(VENV)/measured.jsonl docs/measured.md
 
 bench: $(VENV)/.test              ## Side-by-side measurements.
 	$(BIN)/python benchmarks/engine.py
+	$(BIN)/python benchmarks/allocation.py
 
 lock: $(VENV)/.dev                ## Pin the versions that development and CI use.
 	$(BIN)/pip freeze --exclude-editable | grep -v ' @ ' > $(LOCK)

@@ -2,20 +2,19 @@
 
 A cell is one judge's answers about one unit. All arrays over cells are
 (n_judges, n_arms, n_items): numpy sums over outer axes several times faster than over short inner
-ones.
+ones. Answers that a policy asked for to learn about judges (`Purpose.PILOT`) have sums of their own.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from estimators.intervals import FLAT, Array
-from orchestrator.core.query import Missing, MissingReason, Observation, Role
+from orchestrator.core.query import Missing, MissingReason, Observation, Purpose, Role
 from orchestrator.core.records import Record
 from orchestrator.core.scale import COMPOSITE, ScaleType
 from orchestrator.core.study import Study
@@ -85,25 +84,41 @@ class Scoring:
         return ratio(top, weight)
 
 
-class Cells:
-    """Sums of scores per cell: `count`, `total` and `square` of those given, and what was not.
+class Sums:
+    """What was scored in each cell (`count`, `total`, `square`), and how much was not.
 
-    `missing` leaves out what a recording could not repeat; `reasons` counts everything missing by
-    arm and reason. With integer scores all sums are exact, whatever the order of adding.
+    `missing` leaves out what a recording could not repeat.
+    """
+
+    def __init__(self, shape: tuple[int, int, int]) -> None:
+        # Reading and writing one element takes a third of numpy's time in an array of the standard
+        # library; both see the same memory.
+        zeros = bytes(8 * shape[0] * shape[1] * shape[2])
+        self.buffers = tuple(array("d", zeros) for _ in range(5))
+        self.arrays = tuple(np.asarray(one).reshape(shape) for one in self.buffers)
+        self.count, self.total, self.square, self.not_applicable, self.missing = self.arrays
+
+    def __add__(self, other: Sums) -> Sums:
+        both = Sums(self.count.shape)
+        for one, a, b in zip(both.arrays, self.arrays, other.arrays, strict=True):
+            np.add(a, b, out=one)
+        return both
+
+
+class Cells:
+    """The sums of a study's answers: `main`, and `pilot` where exploration was asked for.
+
+    `reasons` counts everything missing by arm and reason. With integer scores all sums are exact,
+    whatever the order of adding.
     """
 
     def __init__(self, study: Study, scoring: Scoring) -> None:
         frame = study.frame
-        shape = (len(study.panel), frame.n_arms, frame.n_items)
         self.scoring = scoring
         self.n_arms, self.n_items = frame.n_arms, frame.n_items
-        # Reading and writing one element takes a third of numpy's time in an array of the standard
-        # library; both see the same memory.
-        zeros = bytes(8 * len(study.panel) * frame.n_units)
-        self._sums = tuple(array("d", zeros) for _ in range(5))
-        self.count, self.total, self.square, self.not_applicable, self.missing = (
-            np.asarray(one).reshape(shape) for one in self._sums
-        )
+        self._shape = (len(study.panel), frame.n_arms, frame.n_items)
+        self.main = Sums(self._shape)
+        self.pilot: Sums | None = None
         self.reasons: dict[tuple[int, MissingReason], int] = {}
 
     def add(self, record: Record) -> None:
@@ -111,7 +126,8 @@ class Cells:
         query, outcome = record.query, record.outcome
         if query.role is not Role.JUDGE:
             return
-        count, total, square, not_applicable, missing = self._sums
+        sums = self._pilot() if query.purpose is Purpose.PILOT else self.main
+        count, total, square, not_applicable, missing = sums.buffers
         if isinstance(outcome, Missing):
             for unit in query.units:
                 item, arm = divmod(unit, self.n_arms)
@@ -135,6 +151,7 @@ class Cells:
         judge: NDArray[np.int64],
         values: Array,
         missing: Sequence[MissingReason | None],
+        is_pilot: Mask,
     ) -> None:
         """Add many questions; the sums are those of `add` in the same order, to the last bit.
 
@@ -143,6 +160,7 @@ class Cells:
         unit, judge : (n,) int64
         values : (n, n_criteria) float64, NaN where a criterion does not apply
         missing : (n,) why there is no verdict, None where there is one
+        is_pilot : (n,) whether it was asked to explore
         """
         item, arm = np.divmod(unit, self.n_arms)
         cell = (judge * self.n_arms + arm) * self.n_items + item
@@ -150,90 +168,108 @@ class Cells:
         is_missing = np.array([reason is not None for reason in missing], dtype=bool)
         is_exhausted = np.array([r is MissingReason.EXHAUSTED for r in missing], dtype=bool)
         is_scored = ~is_missing & ~np.isnan(score)
-        for sums, which, weights in (
-            (self.count, is_scored, None),
-            (self.total, is_scored, score[is_scored]),
-            (self.square, is_scored, score[is_scored] ** 2),
-            (self.not_applicable, ~is_missing & ~is_scored, None),
-            (self.missing, is_missing & ~is_exhausted, None),
-        ):
-            added = np.bincount(cell[which], weights, sums.size).reshape(sums.shape)
-            np.add(sums, added, out=sums)
+        parts = [(self.main, ~is_pilot)]
+        if is_pilot.any():
+            parts.append((self._pilot(), is_pilot))
+        for sums, belongs in parts:
+            scored = belongs & is_scored
+            for one, which, weights in zip(
+                sums.arrays,
+                (
+                    scored,
+                    scored,
+                    scored,
+                    belongs & ~is_missing & ~is_scored,
+                    belongs & is_missing & ~is_exhausted,
+                ),
+                (None, score[scored], score[scored] ** 2, None, None),
+                strict=True,
+            ):
+                np.add(one, np.bincount(cell[which], weights, one.size).reshape(one.shape), out=one)
         for number, reason in zip(arm.tolist(), missing, strict=True):
             if reason is not None:
                 self._add_reason(number, reason)
+
+    def _pilot(self) -> Sums:
+        if self.pilot is None:
+            self.pilot = Sums(self._shape)
+        return self.pilot
 
     def _add_reason(self, arm: int, reason: MissingReason) -> None:
         self.reasons[arm, reason] = self.reasons.get((arm, reason), 0) + 1
 
 
+PRIOR_DF = 3.0
+"""Degrees of freedom with which a judge's variance is pulled to the panel's, for weights.
+
+A judge with one answer, or with two equal ones, so stays finite and takes no weight by luck.
+"""
+
+LEAST_SD = 0.01
+"""Least standard deviation of an answer, in units of the scale's span, that a weight rests on."""
+
+
 class Panel:
-    """What the sums say of cells and judges.
+    """What sums say of cells and judges.
 
     Attributes
     ----------
     answered : cells with an answer
     mean, variance : over cells, on the scale; 0 where there is no answer, no repeat
+    squares, df : over cells, of `variance`
     noise, noise_df : (n_judges,) repeat variance pooled over a judge's cells, and its degrees of
         freedom. Without repeats it is nan; also where all are identical: these are copies.
     """
 
-    def __init__(self, cells: Cells) -> None:
-        n, low, span = cells.count, cells.scoring.low, cells.scoring.span
+    def __init__(self, sums: Sums, scoring: Scoring) -> None:
+        n, span = sums.count, scoring.span
         self.count = n
         self.answered = n > 0
         at_least_one = np.maximum(n, 1)
-        self.mean = np.where(self.answered, low + cells.total / at_least_one, 0)
-        squares = cells.square - cells.total**2 / at_least_one
+        self.mean = np.where(self.answered, scoring.low + sums.total / at_least_one, 0)
+        squares = sums.square - sums.total**2 / at_least_one
         # The subtraction leaves rounding where all repeats are equal; it is cut off.
         squares[squares <= n * (FLAT * span) ** 2] = 0
-        df = at_least_one - 1
-        self.variance = squares / np.maximum(df, 1)
-        self.noise_df = df.sum(axis=(1, 2))
-        self.noise = ratio(squares.sum(axis=(1, 2)), self.noise_df)
+        self.squares, self.df = squares, at_least_one - 1
+        self.variance = squares / np.maximum(self.df, 1)
+        self.noise_df = by_judge(self.df)
+        self.noise = ratio(by_judge(squares), self.noise_df)
         self.noise[self.noise == 0] = np.nan
+        self._least = (LEAST_SD * span) ** 2
+
+    def shrunk_noise(self) -> Array:
+        """Pull each judge's noise to that of all, (n_judges,): (df s² + 3 s²_all)/(df + 3).
+
+        A judge whose noise is unknown gets that of all; nan where no judge's is known.
+        """
+        is_known = ~np.isnan(self.noise)
+        if not is_known.any():
+            return np.full(len(self.noise), np.nan)
+        df = np.where(is_known, self.noise_df, 0)
+        squares = df * np.where(is_known, self.noise, 0)
+        pulled: Array = (squares + PRIOR_DF * squares.sum() / df.sum()) / (df + PRIOR_DF)
+        return np.maximum(pulled, self._least)
 
     def judge_means(self) -> Array:
         """Average each judge's cell means, (n_judges,)."""
-        return ratio(self.mean.sum(axis=(1, 2)), self.answered.sum(axis=(1, 2)))
+        return ratio(by_judge(self.mean), by_judge(self.answered))
 
     def repeat_variances(self) -> Array:
         """Average each judge's sample variances over cells with repeats, (n_judges,)."""
-        return ratio(self.variance.sum(axis=(1, 2)), (self.count >= 2).sum(axis=(1, 2)))
+        return ratio(by_judge(self.variance), by_judge(self.count >= 2))
 
     def identical_repeats(self) -> tuple[Array, Array]:
         """Count each judge's cells of three and more repeats that are all equal, and all such."""
         is_repeated = self.count >= 3
         is_alike = is_repeated & (self.variance == 0)
-        return is_alike.sum(axis=(1, 2)) * 1.0, is_repeated.sum(axis=(1, 2)) * 1.0
-
-    def interaction(self) -> Interaction:
-        """Estimate how far judges differ on single units, beyond offsets and repeat noise.
-
-        Over the units that every judge with answers has answered: the mean square of what unit and
-        judge means leave of the cell means, less the mean of noise/n, which is what repeats put
-        into it: the analysis of variance of a two-way layout with the judges' pooled variances.
-        """
-        takes_part = self.answered.any(axis=(1, 2))
-        shared = self.answered[takes_part].all(axis=0)
-        y, n = self.mean[takes_part][:, shared], self.count[takes_part][:, shared]
-        n_judges, n_units = y.shape
-        df = (n_judges - 1) * (n_units - 1)
-        if min(n_judges, n_units) < 2:
-            return Interaction(np.nan, np.nan, n_units, n_judges)
-        left = y - y.mean(axis=0) - y.mean(axis=1, keepdims=True) + y.mean()
-        square = float((left**2).sum() / df)
-        noise = self.noise[takes_part, None] / n
-        return Interaction(square - float(noise.mean()), square, n_units, n_judges)
+        return by_judge(is_alike), by_judge(is_repeated)
 
 
-class Interaction(NamedTuple):
-    """Variance of the judge by unit interaction: nan where unknown; negative by chance at times."""
-
-    variance: float
-    mean_square: float
-    n_units: int
-    n_judges: int
+def by_judge(values: Array | Mask) -> Array:
+    """Sum over each judge's cells, (n_judges,)."""
+    # Over one long axis numpy adds faster than over two.
+    found: Array = values.reshape(len(values), -1).sum(axis=1, dtype=np.float64)
+    return found
 
 
 def ratio(top: Array, bottom: Array) -> Array:
@@ -241,3 +277,17 @@ def ratio(top: Array, bottom: Array) -> Array:
     unknown = np.full_like(top, np.nan, dtype=np.float64)
     quotient: Array = np.divide(top, bottom, out=unknown, where=bottom > 0)
     return quotient
+
+
+Clusters = NDArray[np.int64] | None
+"""The cluster of each item, (n_items,); None: each item is its own."""
+
+
+def by_cluster(values: Array, clusters: Clusters) -> Array:
+    """Sum over the items of each cluster: (n, n_items) to (n, n_clusters)."""
+    if clusters is None:
+        return values
+    found = np.zeros((len(values), int(clusters.max()) + 1))
+    for number, row in enumerate(values):
+        found[number] = np.bincount(clusters, row)
+    return found

@@ -68,7 +68,12 @@ def wilson(k: float | Array, n: float | Array, level: float) -> Interval:
 
 
 def hoeffding(
-    mean: float | Array, n: float | Array, span: float, level: float, low: float, high: float
+    mean: float | Array,
+    n: float | Array,
+    span: float,
+    level: float | Array,
+    low: float,
+    high: float,
 ) -> Interval:
     """Bound a mean of independent values, each within its own range of length `span`.
 
@@ -90,6 +95,31 @@ def t_interval(
     """Bound a mean by Student's quantile with `df` degrees of freedom, cut at `low` and `high`."""
     half = stdtrit(df, (1 + level) / 2) * se
     return Interval(np.maximum(mean - half, low), np.minimum(mean + half, high))
+
+
+def within(value: float, interval: Interval, low: float, high: float) -> tuple[float, Interval]:
+    """Cut a value and its interval at the ends of the scale, so that the interval keeps a width.
+
+    A corrected value can lie beyond an end, where the truth can't. It is moved to the end and its
+    interval with it. That loses no coverage: the value comes nearer to every truth on the scale.
+    """
+    inside = min(max(value, low), high)
+    shift = inside - value
+    lower = max(float(interval.lower) + shift, low)
+    return inside, Interval(np.array(lower), np.array(min(float(interval.upper) + shift, high)))
+
+
+def pooled_df(parts: Array, df: Array) -> float:
+    """Give the effective degrees of freedom of a sum of many variances with few each.
+
+    f = (Σ v)²/Σ(v²/(df + 2)) - 2: since E v² = (1 + 2/df) times the square of what v estimates, this
+    is the sum of the df for equal parts, and df for one. Satterthwaite's v²/df would give a third
+    of it for cells of two answers.
+
+    Source: [S46], with the correction for few degrees of freedom.
+    """
+    total = parts.sum()
+    return float(total * total / (parts * parts / (df + 2)).sum() - 2)
 
 
 _BETS = np.array([0.25, 0.5, 0.75, 0.999])

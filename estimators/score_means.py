@@ -1,44 +1,45 @@
-"""Plain means of scores: per arm, between two arms, per unit, per judge.
+"""Means of scores: per arm, between two arms, per unit, per judge.
 
-A unit's value is the mean, over the judges that answered it, of each judge's mean over its repeats:
-the panel's mean with equal weights. An arm's value is the weighted mean over items. Repeats of a
-question say more about its item; they are never new items.
+A unit's value is what a panel of judges says of it, each judge by its mean over its repeats; or the
+score that the judges have in common, or that of judges like these (`target`). An arm's value is the
+weighted mean over items. Repeats of a question say more about its item; they are never new items.
+
+What is asked for stands in `targets`, what the answers say in `evidence`, and how numbers and their
+intervals are made in `means` and `units`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
-from scipy.special import ndtri
 
-from estimators.cells import Cells, Mask, Panel, Scoring, ratio
-from estimators.intervals import (
-    FEW,
-    FLAT,
-    Array,
-    ClusterMean,
-    Interval,
-    betting,
-    cluster_mean,
-    hoeffding,
-    t_interval,
-    wilson,
-    worst_case,
-)
+from estimators.cells import Cells, Mask, by_judge, ratio
+from estimators.evidence import Evidence
+from estimators.intervals import FEW, FLAT, Array
+from estimators.means import Line, line_of
 from estimators.missing import missing_test
+from estimators.targets import Contrast, Design, ScoreMeansConfig, Target
+from estimators.units import Columns, unit_columns
 from orchestrator.core.estimate import Estimate, Status
 from orchestrator.core.ports import Plugin
-from orchestrator.core.query import Kind, MissingReason
+from orchestrator.core.query import MissingReason
 from orchestrator.core.records import Record
 from orchestrator.core.study import Study
 from orchestrator.core.wire import Json
+
+__all__ = [
+    "ALIKE",
+    "DIFFERS",
+    "PLUGIN",
+    "Contrast",
+    "ScoreMeans",
+    "ScoreMeansConfig",
+    "fit_score_means",
+]
 
 ALIKE = 0.9
 """Share of a judge's cells with equal repeats above which its repeats count as identical.
@@ -52,35 +53,8 @@ DIFFERS = 0.01
 """Level at which missing verdicts are said to depend on the arm."""
 
 
-class Contrast(BaseModel):
-    """A difference of two arms, `arm` minus `baseline`; within items if `paired`."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    arm: str
-    baseline: str
-    paired: bool = True
-
-
-class ScoreMeansConfig(BaseModel):
-    """Settings of `score_means`.
-
-    `per` None is `arm`. With a `contrast` the difference is the entry's primary estimate and the
-    means `per` follow it. `criterion` None is the only one, or the composite of several.
-    `population` says what is random: the items too (`items_like_these`), or the judges' repeats
-    alone (`these_items`).
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str
-    kind: Literal["score_means"]
-    per: Literal["arm", "unit", "judge"] | None = None
-    contrast: Contrast | None = None
-    criterion: str | None = None
-    population: Literal["these_items", "items_like_these"] = "items_like_these"
-    confidence: float = Field(default=0.95, gt=0, lt=1)
-    target: Literal["panel", "common", "population"] | None = None
+UNKNOWABLE = frozenset({"worst_lower", "worst_upper", "offset_se", "r2"})
+"""Columns that hold nan where nothing is known."""
 
 
 class ScoreMeans:
@@ -93,12 +67,12 @@ class ScoreMeans:
     Raises
     ------
     ValueError
-        The config names an arm or criterion that the study lacks, or asks for what another
-        estimator does.
+        The config names an arm, judge or criterion that the study lacks, or asks for what goes not
+        together or belongs to another estimator.
     """
 
     def __init__(self, config: ScoreMeansConfig, study: Study) -> None:
-        self._design = _Design(config, study)
+        self._design = Design(config, study)
         self._cells = Cells(study, self._design.scoring)
 
     def update(self, record: Record) -> None:
@@ -106,7 +80,10 @@ class ScoreMeans:
         self._cells.add(record)
 
     def estimate(self) -> tuple[Estimate, ...]:
-        """Give the difference if a contrast was asked for, then the means `per`."""
+        """Give the difference if a contrast was asked for, then the means `per`.
+
+        Scores of units are followed by the means of arms.
+        """
         return _estimates(self._design, self._cells)
 
 
@@ -121,6 +98,7 @@ def fit_score_means(
     judge: NDArray[np.int64],
     values: Array,
     missing: Sequence[MissingReason | None] | None = None,
+    is_pilot: Mask | None = None,
 ) -> tuple[Estimate, ...]:
     """Fit all answers at once; equal to the last bit to `ScoreMeans` told them in this order.
 
@@ -129,415 +107,118 @@ def fit_score_means(
     unit, judge : (n,) int64, indices as in the study, one entry an asked question
     values : (n, n_criteria) float64 on each criterion's scale, NaN where it does not apply
     missing : (n,) why there is no verdict, None where there is one; None: all have one
+    is_pilot : (n,) bool, what was asked to explore; None: nothing
 
     Raises
     ------
     ValueError
         As `ScoreMeans`.
     """
-    design = _Design(config, study)
+    design = Design(config, study)
     cells = Cells(study, design.scoring)
-    cells.add_table(unit, judge, values, [None] * len(unit) if missing is None else missing)
-    return _estimates(design, cells)
-
-
-# --- what is asked for ---------------------------------------------------------------------------
-
-Share = Callable[[Mask], Array]
-"""How each item's value is made of its cells' means, given which cells count.
-
-Both arrays are over cells; the shares of an item without a value are all 0.
-"""
-
-
-class _Target(NamedTuple):
-    """One number: a mean of item values, or such a mean minus another."""
-
-    name: str
-    parts: tuple[Share, ...]
-    is_difference: bool = False
-
-
-class _Design:
-    """What the config asks for, resolved in a study."""
-
-    def __init__(self, config: ScoreMeansConfig, study: Study) -> None:
-        if study.kind is Kind.COMPARE:
-            raise ValueError("score_means reads scores; a comparison gives none")
-        if config.target in {"common", "population"}:
-            raise ValueError(f"target: {config.target} comes with est_ivwe; here it is panel")
-        self.config = config
-        self.frame = frame = study.frame
-        self.judges = tuple(p.name for p in study.panel)
-        self.scoring = Scoring(study, config.criterion)
-        self.difference = (
-            None if config.contrast is None else _difference(config.contrast, frame.arms)
-        )
-        self.means: tuple[_Target, ...] = ()
-        self.units: tuple[str, ...] = ()
-        match config.per:
-            case "unit":
-                self.units = tuple(frame.unit_name(u) for u in range(frame.n_units))
-            case "judge":
-                self.means = tuple(
-                    _Target(name, (partial(_judge_share, judge=j),))
-                    for j, name in enumerate(self.judges)
-                )
-            case _:
-                self.means = tuple(
-                    _Target(name, (partial(_arm_share, arm=a),))
-                    for a, name in enumerate(frame.arms)
-                )
-
-    def ends(self, target: _Target) -> tuple[float, float]:
-        """Give the least and the greatest value that a target can have."""
-        span = self.scoring.span
-        return (-span, span) if target.is_difference else (self.scoring.low, self.scoring.high)
-
-
-def _difference(contrast: Contrast, arms: tuple[str, ...]) -> _Target:
-    for name in (contrast.arm, contrast.baseline):
-        if name not in arms:
-            raise ValueError(f"contrast: no arm {name!r} among {', '.join(arms)}")
-    if contrast.arm == contrast.baseline:
-        raise ValueError(f"contrast: {contrast.arm!r} is compared with itself")
-    arm, baseline = arms.index(contrast.arm), arms.index(contrast.baseline)
-    parts: tuple[Share, ...] = (
-        (partial(_paired_share, arm=arm, baseline=baseline),)
-        if contrast.paired
-        else (partial(_arm_share, arm=arm), partial(_arm_share, arm=baseline))
-    )
-    return _Target(f"{contrast.arm} - {contrast.baseline}", parts, is_difference=True)
-
-
-def _even(counts: Mask) -> Array:
-    """Share evenly along the first axis among those that count."""
-    share: Array = counts / np.maximum(counts.sum(axis=0), 1)
-    return share
-
-
-def _arm_share(counts: Mask, arm: int) -> Array:
-    share = np.zeros(counts.shape)
-    share[:, arm] = _even(counts[:, arm])
-    return share
-
-
-def _paired_share(counts: Mask, arm: int, baseline: int) -> Array:
-    """Average, over the judges that count in both arms, the differences of their means."""
-    share = np.zeros(counts.shape)
-    share[:, arm] = _even(counts[:, arm] & counts[:, baseline])
-    share[:, baseline] = -share[:, arm]
-    return share
-
-
-def _judge_share(counts: Mask, judge: int) -> Array:
-    share = np.zeros(counts.shape)
-    share[judge] = _even(counts[judge])
-    return share
-
-
-# --- one number ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Line:
-    """What an estimate says of one name."""
-
-    value: float = np.nan
-    se: float = np.nan
-    lower: float = np.nan
-    upper: float = np.nan
-    interval: str = ""
-    status: Status = Status.EMPTY
-    n_items: int = 0
-    n_clusters: int = 0
-    n_effective: float = 0.0
-    n_answers: int = 0
-    missing: int = 0
-    worst_lower: float = np.nan
-    worst_upper: float = np.nan
-
-
-class _Facts(NamedTuple):
-    """The sums, what they say, and between which ends missing verdicts could move the cells."""
-
-    cells: Cells
-    panel: Panel
-    has_missing: bool
-    asked: Mask
-    worst: Interval
-
-    @classmethod
-    def of(cls, cells: Cells) -> _Facts:
-        """Read the sums."""
-        panel, low = Panel(cells), cells.scoring.low
-        worst = worst_case(cells.total, cells.count, cells.missing, cells.scoring.span)
-        return cls(
-            cells,
-            panel,
-            bool(cells.missing.any()),
-            panel.answered | (cells.missing > 0),
-            Interval(low + worst.lower, low + worst.upper),
-        )
-
-
-def _line(design: _Design, facts: _Facts, target: _Target) -> _Line:
-    """Estimate one number, and bound it as if every missing verdict stood at a scale's end."""
-    line = _line_of_answers(design, facts.panel, target)
-    if not facts.has_missing:
-        return replace(line, worst_lower=line.value, worst_upper=line.value)
-    shares = [part(facts.asked) for part in target.parts]
-    if not all(share.any() for share in shares):
-        return line
-    a = _coefficients(design, shares)
-    lower, upper = facts.worst
-    return replace(
-        line,
-        missing=int(facts.cells.missing[a != 0].sum()),
-        worst_lower=float((a * np.where(a > 0, lower, upper)).sum()),
-        worst_upper=float((a * np.where(a > 0, upper, lower)).sum()),
-    )
-
-
-def _line_of_answers(design: _Design, panel: Panel, target: _Target) -> _Line:
-    shares = [part(panel.answered) for part in target.parts]
-    counted = [share.any(axis=(0, 1)) for share in shares]
-    if not all(items.any() for items in counted):
-        is_apart = target.is_difference and panel.answered.any()
-        return _Line(status=Status.NOT_IDENTIFIED if is_apart else Status.EMPTY)
-    coefficients = _coefficients(design, shares)
-    line = _Line(
-        status=Status.OK,
-        n_items=int(np.any(counted, axis=0).sum()),
-        n_answers=int(panel.count[coefficients != 0].sum()),
-    )
-    if design.config.population == "these_items":
-        return _line_of_these_items(design, panel, target, coefficients, line)
-    weight, cluster = design.frame.weight, design.frame.cluster
-    samples = [
-        cluster_mean((share * panel.mean).sum(axis=(0, 1))[items], weight[items], cluster[items])
-        for share, items in zip(shares, counted, strict=True)
-    ]
-    return _line_of_items_like_these(design, target, samples, line)
-
-
-def _coefficients(design: _Design, shares: Sequence[Array]) -> Array:
-    """Write a target as the sum of coefficient * cell mean."""
-    total = np.zeros_like(shares[0])
-    for sign, share in zip((1, -1), shares, strict=False):
-        weight = design.frame.weight * share.any(axis=(0, 1))
-        total += share * (sign * weight / weight.sum())
-    return total
-
-
-def _line_of_items_like_these(
-    design: _Design, target: _Target, samples: Sequence[ClusterMean], line: _Line
-) -> _Line:
-    """Take the clusters as the sample; repeats and judges are in their spread."""
-    level, scoring, first = design.config.confidence, design.scoring, samples[0]
-    value = first.mean - sum(s.mean for s in samples[1:])
-    variance = sum(s.variance for s in samples)
-    is_one_each = line.n_answers == line.n_items == len(first.shares)
-    is_even = float(np.ptp(first.shares)) < FLAT
-    if scoring.is_boolean and not target.is_difference and is_one_each and is_even:
-        method = "wilson"
-        interval = wilson(round(value * line.n_items), line.n_items, level)
-    elif any(s.is_thin(scoring.span) for s in samples):
-        method, interval = "betting", _bet(design, target, samples)
-    else:
-        method = "t" if len(samples) == 1 else "welch"
-        df = variance**2 / sum(s.variance**2 / s.df for s in samples)
-        interval = t_interval(value, math.sqrt(variance), df, level, *design.ends(target))
-    lower, upper = float(interval.lower), float(interval.upper)
-    # Equal values and single clusters have no standard error of their own; the one that their
-    # interval implies is neither 0 nor unknown.
-    implied = (upper - lower) / (2 * float(ndtri((1 + level) / 2)))
-    return replace(
-        line,
-        value=value,
-        se=math.sqrt(variance) if variance > (FLAT * scoring.span) ** 2 else implied,
-        lower=lower,
-        upper=upper,
-        interval=method,
-        n_clusters=min(len(s.clusters) for s in samples),
-        n_effective=min(s.effective for s in samples),
-    )
-
-
-def _bet(design: _Design, target: _Target, samples: Sequence[ClusterMean]) -> Interval:
-    """Bet on the clusters' values, mapped to [0, 1].
-
-    A difference of two samples is, up to scale, the mean of the one and of the other mirrored;
-    what both say of one cluster is joined first, for it may hang together.
-    """
-    low, high = design.ends(target)
-    scoring = design.scoring
-    if len(samples) == 1:
-        values = (samples[0].means - low) / (high - low)
-    else:
-        arm, baseline = samples
-        values = np.concatenate((arm.means - scoring.low, scoring.high - baseline.means))
-        values /= scoring.span
-    joined = cluster_mean(
+    cells.add_table(
+        unit,
+        judge,
         values,
-        np.concatenate([s.shares for s in samples]),
-        np.concatenate([s.clusters for s in samples]),
+        [None] * len(unit) if missing is None else missing,
+        np.zeros(len(unit), dtype=bool) if is_pilot is None else is_pilot,
     )
-    bounds = betting(np.clip(joined.means, 0, 1), design.config.confidence, joined.shares)
-    return Interval(low + (high - low) * bounds.lower, low + (high - low) * bounds.upper)
-
-
-def _line_of_these_items(
-    design: _Design, panel: Panel, target: _Target, a: Array, line: _Line
-) -> _Line:
-    """Take the items as given: only what a judge would say at another time is random.
-
-    The variance is the sum over judges of noise * (sum over cells of a^2/n), with each judge's
-    pooled repeat variance; pooling is exact where a judge's cells have equal a^2/n.
-    """
-    value = float((a * panel.mean).sum())
-    by_judge = (a**2 / np.maximum(panel.count, 1)).sum(axis=(1, 2))
-    takes_part = by_judge > 0
-    parts = (by_judge * panel.noise)[takes_part]
-    variance = float(parts.sum())
-    if math.isnan(variance):
-        return replace(line, value=value, interval="none", status=Status.UNKNOWN_VARIANCE)
-    level, span, (low, high) = design.config.confidence, design.scoring.span, design.ends(target)
-    df = variance**2 / (parts**2 / panel.noise_df[takes_part]).sum()
-    if df < FEW:
-        method = "hoeffding"
-        interval = hoeffding(value, 1 / by_judge.sum(), span, level, low, high)
-    else:
-        method, interval = "t", t_interval(value, math.sqrt(variance), df, level, low, high)
-    return replace(
-        line,
-        value=value,
-        se=math.sqrt(variance),
-        lower=float(interval.lower),
-        upper=float(interval.upper),
-        interval=method,
-    )
-
-
-# --- all units at once ---------------------------------------------------------------------------
-
-Columns = dict[str, list[Any]]
-"""The fields of `_Line`, each along the names."""
-
-
-def _unit_columns(design: _Design, facts: _Facts) -> Columns:
-    """Estimate every unit's panel mean; only the judges' repeats are random.
-
-    The variance is the mean over its J judges of max(s^2, noise)/n, over J: a cell's own sample
-    variance, but not less than its judge's pooled one.
-    """
-    panel, level, scoring = facts.panel, design.config.confidence, design.scoring
-    n, answered, asked = panel.count, panel.answered, facts.asked
-    is_seen, is_asked, n_answers = answered.any(axis=0), asked.any(axis=0), n.sum(axis=0)
-    share, share_asked = _even(answered), _even(asked)
-    spread = share**2 / np.maximum(n, 1)
-    noise = np.where(answered, np.maximum(panel.variance, panel.noise[:, None, None]), 0)
-    value = np.where(is_seen, (share * panel.mean).sum(axis=0), np.nan)
-    se = np.where(is_seen, np.sqrt((spread * noise).sum(axis=0)), np.nan)
-    n_equivalent = 1 / np.where(is_seen, spread.sum(axis=0), 1)
-    lower, upper = hoeffding(value, n_equivalent, scoring.span, level, scoring.low, scoring.high)
-    df = n_answers - answered.sum(axis=0)
-    many = (n_answers >= FEW) & (df > 0) & (se > 0)
-    lower[many], upper[many] = t_interval(
-        value[many], se[many], df[many], level, scoring.low, scoring.high
-    )
-    status = np.where(np.isnan(se), Status.UNKNOWN_VARIANCE, Status.OK)
-    columns = {
-        "value": value,
-        "se": se,
-        "lower": lower,
-        "upper": upper,
-        "interval": np.where(many, "t", np.where(is_seen, "hoeffding", "")),
-        "status": np.where(is_seen, status, Status.EMPTY),
-        "n_items": is_seen.astype(int),
-        "n_answers": n_answers.astype(int),
-        "missing": facts.cells.missing.sum(axis=0).astype(int),
-        **{
-            name: np.where(is_asked, (share_asked * end).sum(axis=0), np.nan)
-            for name, end in zip(("worst_lower", "worst_upper"), facts.worst, strict=True)
-        },
-    }
-    # Units are numbered item by item.
-    return {name: column.T.ravel().tolist() for name, column in columns.items()}
+    return _estimates(design, cells)
 
 
 # --- estimates -----------------------------------------------------------------------------------
 
 
-def _is_few(n_effective: Sequence[float]) -> bool:
-    return any(0 < n < FEW * (1 - FLAT) for n in n_effective)
-
-
-def _estimates(design: _Design, cells: Cells) -> tuple[Estimate, ...]:
+def _estimates(design: Design, cells: Cells) -> tuple[Estimate, ...]:
     """Turn sums into the estimates that the config asks for."""
-    config, facts = design.config, _Facts.of(cells)
-    about, common_flags = _diagnostics(design, facts)
+    config, evidence = design.config, Evidence(design, cells)
+    about, common_flags = _diagnostics(design, evidence)
+    unused = {
+        *(() if evidence.is_calibrated else ("offset_se",)),
+        *(() if design.anchor is not None else ("n_anchored", "r2")),
+    }
 
     def estimate(target: str, names: Sequence[str], columns: Columns, n_items: int) -> Estimate:
         numbers = {key: tuple(columns.pop(key)) for key in ("value", "se", "lower", "upper")}
         status = _overall(columns["status"])
-        flags = [
-            *common_flags,
-            *(["few_clusters"] if _is_few(columns.get("n_effective", ())) else []),
-            *(["no_answers"] if status is Status.EMPTY else []),
-        ]
-        worst = {key: _plain(columns.pop(key)) for key in ("worst_lower", "worst_upper")}
+        is_notable = {
+            "few_clusters": _is_few(columns.get("n_effective", ())),
+            "no_answers": status is Status.EMPTY,
+            "skewed": any(columns.pop("is_skewed", ())),
+        }
+        flags = [*common_flags, *(flag for flag, is_so in is_notable.items() if is_so)]
+        by_name: dict[str, Json] = {
+            key: _plain(column) if key in UNKNOWABLE else column
+            for key, column in columns.items()
+            if key not in unused
+        }
         return Estimate(
             name=config.name,
             kind=config.kind,
             target=target,
-            estimand=_estimand(config, target),
+            estimand=_estimand(design, target),
             names=tuple(names),
             **numbers,
             level=config.confidence,
             interval=" + ".join(dict.fromkeys(filter(None, columns["interval"]))),
-            watching_covered=False,
+            watching_covered=design.is_watched,
             alpha_split="none",
             family="each name by itself",
             n_items=n_items,
             n_answers=sum(columns["n_answers"]),
             status=status,
             flags=tuple(flags),
-            diagnostics={**about, "by_name": {**columns, **worst}},
+            diagnostics={**about, "by_name": by_name},
         )
 
-    def of_targets(targets: Sequence[_Target]) -> Columns:
-        lines = [_line(design, facts, target) for target in targets]
-        return {f.name: [getattr(line, f.name) for line in lines] for f in fields(_Line)}
+    def of_targets(targets: Sequence[Target]) -> Columns:
+        lines = [line_of(evidence, target) for target in targets]
+        return dict(zip(Line._fields, map(list, zip(*lines, strict=True)), strict=True))
 
-    n_items = int(facts.panel.answered.any(axis=(0, 1)).sum())
+    n_items = int(evidence.answered.any(axis=(0, 1)).sum())
     found = []
     if design.difference is not None:
         columns = of_targets([design.difference])
         n_compared = columns["n_items"][0]
         found.append(estimate("difference", [design.difference.name], columns, n_compared))
     if config.per == "unit":
-        found.append(estimate("units", design.units, _unit_columns(design, facts), n_items))
-    else:
-        target = "judges" if config.per == "judge" else "arms"
-        names = [t.name for t in design.means]
-        found.append(estimate(target, names, of_targets(design.means), n_items))
+        found.append(estimate("units", design.unit_names, unit_columns(evidence), n_items))
+    target = "judges" if config.per == "judge" else "arms"
+    names = [t.name for t in design.means]
+    found.append(estimate(target, names, of_targets(design.means), n_items))
     return tuple(found)
 
 
-def _estimand(config: ScoreMeansConfig, target: str) -> str:
+def _is_few(n_effective: Sequence[float]) -> bool:
+    return any(0 < n < FEW * (1 - FLAT) for n in n_effective)
+
+
+def _estimand(design: Design, target: str) -> str:
+    config = design.config
     items = "these items" if config.population == "these_items" else "items like these"
+    match design.target:
+        case "common":
+            level = (
+                f", on the level of {design.judges[0]}" if config.calibration == "relative" else ""
+            )
+            whose = f"the score that all judges have in common{level}"
+        case "population":
+            whose = "judged by judges like these"
+        case _:
+            whose = "judged by this panel" + (", weighted" if config.weights else "")
+    if design.anchor is not None:
+        whose = f"judged by {design.judges[design.anchor]}"
     match target:
         case "units":
-            return "expected score of each unit, judged by this panel"
+            return f"expected score of each unit, {whose}"
         case "judges":
             return f"mean over {items}, as each judge rates them"
         case "difference":
             is_paired = config.contrast is not None and config.contrast.paired
             what = "mean paired difference" if is_paired else "difference of means"
-            return f"{what} over {items}, judged by this panel"
+            return f"{what} over {items}, {whose}"
         case _:
-            return f"mean over {items}, judged by this panel"
+            return f"mean over {items}, {whose}"
 
 
 def _overall(statuses: Sequence[str]) -> Status:
@@ -554,13 +235,28 @@ def _plain(column: Iterable[Any]) -> list[Json]:
     return [None if isinstance(x, float) and math.isnan(x) else x for x in column]
 
 
-def _diagnostics(design: _Design, facts: _Facts) -> tuple[dict[str, Json], list[str]]:
+def _record(values: Any) -> dict[str, Json]:
+    """Make a named tuple of numbers JSON."""
+    return dict(zip(values._fields, _plain(values), strict=True))
+
+
+def _table(columns: dict[str, Any]) -> list[Json]:
+    """Make columns a list of records."""
+    return [
+        dict(zip(columns, _plain(row), strict=True)) for row in zip(*columns.values(), strict=True)
+    ]
+
+
+# --- what must be known beside the numbers -------------------------------------------------------
+
+
+def _diagnostics(design: Design, evidence: Evidence) -> tuple[dict[str, Json], list[str]]:
     """Describe judges, their disagreement and what is missing; flag what matters."""
-    cells, panel, arms = facts.cells, facts.panel, design.frame.arms
+    cells, panel, arms = evidence.cells, evidence.every, design.frame.arms
     n_alike, n_repeated = panel.identical_repeats()
     judges = {
         "judge": design.judges,
-        "n_answers": panel.count.sum(axis=(1, 2)).astype(int).tolist(),
+        "n_answers": by_judge(panel.count).astype(int).tolist(),
         "mean": panel.judge_means().tolist(),
         "repeat_variance": panel.repeat_variances().tolist(),
         "identical_share": ratio(n_alike, n_repeated).tolist(),
@@ -569,31 +265,69 @@ def _diagnostics(design: _Design, facts: _Facts) -> tuple[dict[str, Json], list[
         arm: {r.value: n for (at, r), n in sorted(cells.reasons.items()) if at == a}
         for a, arm in enumerate(arms)
     }
-    not_applicable = cells.not_applicable.sum(axis=(0, 2))
-    got = panel.count.sum(axis=(0, 2)) + not_applicable
-    test = missing_test(got, cells.missing.sum(axis=(0, 2)))
-    interaction = panel.interaction()
-    n_judges = panel.answered.sum(axis=0)
-    n_answers = panel.count.sum(axis=(1, 2))
-    n_incomplete = int(((n_judges > 0) & (n_judges < len(design.judges))).sum())
+    whole = evidence.whole
+    not_applicable = whole.not_applicable.sum(axis=(0, 2))
+    got = whole.count.sum(axis=0) + whole.not_applicable.sum(axis=0)
+    missing = whole.missing.sum(axis=0)
+    test = missing_test(got, missing, design.clusters)
+    is_counted = design.weights > 0
+    n_judges = (evidence.counted.answered & is_counted[:, None, None]).sum(axis=0)
+    n_incomplete = int(((n_judges > 0) & (n_judges < is_counted.sum())).sum())
+    asked = (got + missing).sum(axis=1)
     about: dict[str, Json] = {
         "criterion": design.scoring.name,
-        "judges": [
-            dict(zip(judges, _plain(row), strict=True))
-            for row in zip(*judges.values(), strict=True)
-        ],
-        "interaction": dict(zip(interaction._fields, _plain(interaction), strict=True)),
+        "judges": _table(judges),
+        "interaction": _record(evidence.interaction),
         "n_incomplete_units": n_incomplete,
         "missing": reasons,
-        "missing_test": dict(zip(test._fields, _plain(test), strict=True)),
+        "missing_share": dict(
+            zip(arms, _plain(ratio(missing.sum(axis=1), asked).tolist()), strict=True)
+        ),
+        "missing_test": _record(test),
         "not_applicable": dict(zip(arms, not_applicable.astype(int).tolist(), strict=True)),
     }
     is_notable = {
         # One cell is added that differs, so that a handful of equal cells accuses nobody.
         "identical_repeats": bool((n_alike > ALIKE * (n_repeated + 1)).any()),
-        "panel_incomplete": n_incomplete > 0,
-        "judge_without_answers": bool((n_judges > 0).any() and (n_answers == 0).any()),
+        "panel_incomplete": design.target == "panel" and design.anchor is None and n_incomplete > 0,
+        "judge_without_answers": bool(
+            (n_judges > 0).any() and (by_judge(panel.count) == 0)[is_counted].any()
+        ),
         "missing_differs_by_arm": test.p < DIFFERS,
         "missing_test_rough": test.is_rough,
     }
+    if len(design.judges) > 1:
+        more, flags = _disagreement(design, evidence)
+        about |= more
+        is_notable |= flags
+    if evidence.is_reused:
+        about["unbiased"] = False
+    is_notable["exploration_reused"] = evidence.is_reused
     return about, [flag for flag, is_so in is_notable.items() if is_so]
+
+
+def _disagreement(design: Design, evidence: Evidence) -> tuple[dict[str, Json], dict[str, bool]]:
+    """Show how judges differ, and flag what a target takes for granted and these judges are not."""
+    offsets, span = evidence.offsets, design.scoring.span
+    by_arm = {f"in {arm}": offsets.by_arm[:, a].tolist() for a, arm in enumerate(design.frame.arms)}
+    about: dict[str, Json] = {
+        "disagreement": _record(evidence.disagreement),
+        "offsets": _table(
+            {
+                "judge": design.judges,
+                "offset": offsets.value.tolist(),
+                "se": offsets.se.tolist(),
+                "n_units": offsets.n_units.astype(int).tolist(),
+                **(by_arm if design.frame.n_arms > 1 else {}),
+            }
+        ),
+        "offset_arm_test": _record(offsets.arms),
+    }
+    is_common, is_population = design.target == "common", design.target == "population"
+    return about, {
+        "judges_disagree": is_common and offsets.are_notable(span),
+        "offset_depends_on_arm": is_common and evidence.offset_depends_on_arm,
+        "interaction_exceeds_noise": (is_common or is_population) and evidence.exceeds_noise,
+        "judge_without_offset": evidence.is_calibrated and not evidence.has_offset.all(),
+        "judges_no_random_sample": is_population,
+    }

@@ -87,6 +87,8 @@ waiting (408, 502, 504) while the model may have worked; so too with `timeout` a
 REPLIES = ("truncated", "refused", "blocked", "unparsable", "empty", "usage_missing")
 """Faults that are replies, and billed as such."""
 
+_STANDARD = NormalDist()
+
 PROSE = "That depends on what one looks at, so I would rather not put a figure on it."
 REASON = "a mock has no reasons"
 
@@ -135,7 +137,7 @@ class Latency(_Config):
         """Give the time that a share 0 < p < 1 of the attempts does not exceed."""
         if self.lognormal is not None:
             mu, sigma = self.lognormal
-            return math.exp(mu + sigma * NormalDist().inv_cdf(p))
+            return math.exp(mu + sigma * _STANDARD.inv_cdf(p))
         if self.uniform is not None:
             shortest, longest = self.uniform
             return shortest + p * (longest - shortest)
@@ -209,7 +211,18 @@ class MockJudge:
         return ceiling_cost(self._config.tokens.input, self._limit(request), card)
 
     async def send(self, request: Request) -> Reply:
-        """Answer, or fail as configured.
+        """Answer, or fail as configured, once the attempt's time has passed if `realtime`."""
+        result, seconds = self.attempt(request)
+        if seconds == math.inf:
+            await anyio.sleep_forever()
+        if self._config.realtime:
+            await anyio.sleep(seconds)
+        if isinstance(result, JudgeError):
+            raise result
+        return result
+
+    def attempt(self, request: Request) -> tuple[Reply | JudgeError, float]:
+        """Say what comes of an attempt, and after how many seconds; infinity for never.
 
         Draws from `stream(MOCK, 2, judge, repeat, units)`, in this order: the noise of each unit
         and criterion, then a fault and a latency for each attempt up to this one.
@@ -224,16 +237,16 @@ class MockJudge:
         if self._odds or self._config.realtime:
             chance, pace = rng.random(2 * request.attempt.number)[-2:].tolist()
         fault = self._fault(chance)
+        seconds = 0.0
         if self._config.realtime:
-            if fault == "timeout":
-                await anyio.sleep_forever()
             # The generator can give 0, which no law of latency has a finite quantile for.
-            await anyio.sleep(self._config.latency.quantile(max(pace, 2.0**-54)))
+            pace = max(pace, 2.0**-54)
+            seconds = math.inf if fault == "timeout" else self._config.latency.quantile(pace)
         if fault in ERRORS:
             # Without latency there is no waiting before another attempt either.
             wait_s = None if self._config.realtime else 0.0
-            raise ERRORS[fault](f"mock: {fault}", retry_after_s=wait_s)
-        return self._reply(request, self._text(request, noise), fault)
+            return ERRORS[fault](f"mock: {fault}", retry_after_s=wait_s), seconds
+        return self._reply(request, self._text(request, noise), fault), seconds
 
     async def aclose(self) -> None:
         """Close nothing: there is no connection."""
@@ -317,7 +330,7 @@ class MockJudge:
                 text = PROSE
             case _:
                 pass
-        usage = Usage(input_tok=tokens.input, output_tok=output)
+        usage = _usage(tokens.input, output)
         return Reply(
             text=text,
             finish=finish,
@@ -327,6 +340,11 @@ class MockJudge:
 
 
 _quoted = lru_cache(maxsize=256)(json.dumps)
+
+
+@lru_cache(maxsize=256)
+def _usage(input_tok: int, output_tok: int) -> Usage:
+    return Usage(input_tok=input_tok, output_tok=output_tok)
 
 
 @lru_cache(maxsize=1)

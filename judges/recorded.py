@@ -1,10 +1,11 @@
 """A judge made of recorded verdicts, at a declared price.
 
 It reads tidy ratings (`item_id, judge, replicate, score`, optionally `dimension` or `criterion`,
-and `arm`) from CSV or JSON lines, plain or gzipped, and serves each recorded repeat of a question
-once, in order of the recorded `replicate`. Answers come as the JSON that a live judge would send,
-so they are read by the ordinary rubric. An empty score is a failure of the recorded judge: a repeat
-without a verdict, which costs a call like any other.
+and `arm`) from CSV or JSON lines, plain or gzipped, or is handed those of another run, and serves
+each recorded repeat of a question once, in order of the recorded `replicate`. Answers come as the
+JSON that a live judge would send, so they are read by the ordinary rubric. An empty score is a
+failure of the recorded judge: a repeat without a verdict, which costs a call like any other. The
+score `null` is "not applicable".
 """
 
 from __future__ import annotations
@@ -35,10 +36,11 @@ from orchestrator.core.wire import Finish, Json, Origin, Reply, Request, Usage
 class RecordedConfig(BaseModel):
     """The key `recorded` of a judge.
 
-    `judge` is its name in the file. `criterion` is the recorded dimension to read; without it a
-    dimension is found by the name of the campaign's criterion, or is the only one. `usd_per_call`
-    is both hold and cost of an answer. Where a question has no further repeat, `stop` answers
-    `exhausted` at no cost and `resample` draws one of its repeats again, flagged `resampled`.
+    `path` is a ratings file or the directory of a run, `judge` its name there. `criterion` is the
+    recorded dimension to read; without it a dimension is found by the name of the campaign's
+    criterion, or is the only one. `usd_per_call` is both hold and cost of an answer, 0 for those of
+    a run unless said. Where a question has no further repeat, `stop` answers `exhausted` at no cost
+    and `resample` draws one of its repeats again, flagged `resampled`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -68,7 +70,7 @@ class RecordedJudge:
         self._name = config.judge
         self._seeds = study.seeds
         self._resamples = config.on_exhausted == "resample"
-        recording = load(config.path)
+        recording = setting.recording or load(config.path)
         tables = _tables(recording, config, study.criteria)
         if frame.n_arms > 1 and not recording.has_arms:
             _refuse(config.path, f"no column arm, and the campaign has {frame.n_arms} arms")
@@ -90,6 +92,10 @@ class RecordedJudge:
         """Give the price of a call: a recording counts no tokens."""
         del request
         return ceiling_cost(0, 0, card)
+
+    def n_repeats(self, unit: int) -> int:
+        """Say how often a unit was judged, its failures included."""
+        return len(self._repeats[unit])
 
     async def send(self, request: Request) -> Reply:
         """Serve the repeat that the question's `replicate` numbers.
@@ -136,17 +142,17 @@ class NoVerdict(Permanent):
     reason = MissingReason.EMPTY
 
 
-def repeats(config: RecordedConfig) -> int | None:
+def repeats(config: RecordedConfig, recording: Recording) -> int | None:
     """Say how often the judge can answer the same question at most; None without a limit.
 
     Raises
     ------
     InvalidCampaign
-        The file can't be read or lacks the judge.
+        The recording lacks the judge.
     """
     if config.on_exhausted == "resample":
         return None
-    dimensions = load(config.path).of(config.judge)
+    dimensions = recording.of(config.judge)
     wanted = dimensions if config.criterion is None else [config.criterion]
     cells = (cell for name in wanted for cell in dimensions.get(name, {}).values())
     return max(map(len, cells), default=0)
@@ -158,7 +164,7 @@ Table = dict[tuple[str, str], dict[int, str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """A ratings file, by judge and dimension."""
+    """Ratings of a file or a run, by judge and dimension."""
 
     path: Path
     judges: dict[str, dict[str, Table]]
@@ -169,6 +175,10 @@ class Recording:
         if judge not in self.judges:
             _refuse(self.path, f'no judge "{judge}"; there are {_listed(self.judges)}')
         return self.judges[judge]
+
+
+Rating = tuple[str, ...]
+"""Item, judge, replicate, score, dimension and arm of a rating, as they are written."""
 
 
 def load(path: Path) -> Recording:
@@ -189,34 +199,40 @@ def load(path: Path) -> Recording:
 @lru_cache(maxsize=4)
 def _parse(path: Path, mtime_ns: int, size: int) -> Recording:
     del mtime_ns, size  # they tell one state of the file from another
+    is_json = path.name.removesuffix(".gz").endswith(".jsonl")
+    try:
+        with _opened(path) as lines:
+            return recording_of(path, _json_rows(lines) if is_json else _csv_rows(lines))
+    except _BadRow as bad:
+        _refuse(path, str(bad), bad.line)
+    except (OSError, EOFError, zlib.error, UnicodeError) as exc:
+        _refuse(path, f"can't be read: {exc}")
+
+
+def recording_of(path: Path, ratings: Iterable[tuple[int | None, Rating]]) -> Recording:
+    """Sort ratings, each with its line; a repeat without a number counts in order of appearance.
+
+    Raises
+    ------
+    InvalidCampaign
+        The number of a repeat is none, or stands twice.
+    """
     judges: dict[str, dict[str, Table]] = {}
     problems: list[Problem] = []
     has_arms = False
     known: dict[str, str] = {}
-    try:
-        with _opened(path) as lines:
-            is_json = path.name.removesuffix(".gz").endswith(".jsonl")
-            for line, row in _json_rows(lines) if is_json else _csv_rows(lines):
-                item, judge, replicate, score, dimension, arm = row
-                cell = (
-                    judges.setdefault(judge, {})
-                    .setdefault(dimension, {})
-                    .setdefault((item, arm), {})
-                )
-                has_arms = has_arms or arm != ""
-                repeat = _replicate(replicate, cell)
-                if repeat is None or repeat in cell:
-                    what = "no whole number" if repeat is None else "twice the same verdict"
-                    problems.append(_problem(path, f"{what}: replicate {replicate!r}", line))
-                else:
-                    # A few scores recur thousands of times: one copy of each.
-                    cell[repeat] = known.setdefault(score, score)
-                if len(problems) >= _MOST_PROBLEMS:
-                    break
-    except _BadRow as bad:
-        problems.append(_problem(path, str(bad), bad.line))
-    except (OSError, EOFError, zlib.error, UnicodeError) as exc:
-        problems.append(_problem(path, f"can't be read: {exc}"))
+    for line, (item, judge, replicate, score, dimension, arm) in ratings:
+        cell = judges.setdefault(judge, {}).setdefault(dimension, {}).setdefault((item, arm), {})
+        has_arms = has_arms or arm != ""
+        repeat = _replicate(replicate, cell)
+        if repeat is None or repeat in cell:
+            what = "no whole number" if repeat is None else "twice the same verdict"
+            problems.append(_problem(path, f"{what}: replicate {replicate!r}", line))
+        else:
+            # A few scores recur thousands of times: one copy of each.
+            cell[repeat] = known.setdefault(score, score)
+        if len(problems) >= _MOST_PROBLEMS:
+            break
     if problems:
         raise InvalidCampaign(problems)
     return Recording(path=path, judges=judges, has_arms=has_arms)
@@ -235,7 +251,7 @@ def _opened(path: Path) -> TextIO:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _csv_rows(lines: TextIO) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _csv_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
     """Give line number and cells in the order of `_COLUMNS`, "" where there is no such column."""
     reader = csv.reader(lines, strict=True)
     try:
@@ -258,7 +274,7 @@ def _csv_rows(lines: TextIO) -> Iterator[tuple[int, tuple[str, ...]]]:
         raise _BadRow(str(exc), reader.line_num) from exc
 
 
-def _json_rows(lines: TextIO) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _json_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
     """Give line number and values in the order of `_COLUMNS`, "" for absent ones and null."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -329,6 +345,8 @@ def _answers(cells: Sequence[dict[int, str]], criteria: Sequence[Criterion]) -> 
 @lru_cache(maxsize=1024)
 def _as_json(score: str, scale: ScaleType) -> str:
     """Write a recorded score as a judge would; what is no verdict stays text, to be refused."""
+    if score == NOT_APPLICABLE:
+        return score
     try:
         value = json.loads(score.lower())
     except ValueError:
@@ -352,8 +370,12 @@ def _problem(path: Path, message: str, line: int | None = None) -> Problem:
     return Problem(file=str(path), line=line, message=message)
 
 
-def _refuse(path: Path, message: str) -> NoReturn:
-    raise InvalidCampaign([_problem(path, message)])
+def _refuse(path: Path, message: str, line: int | None = None) -> NoReturn:
+    raise InvalidCampaign([_problem(path, message, line)])
+
+
+NOT_APPLICABLE = "null"
+"""The score of a verdict that says so; it is one where the task has `allow_na`."""
 
 
 _REQUIRED = ("item_id", "judge", "score")

@@ -6,14 +6,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from orchestrator.asking import OwnLoop, Question
     from orchestrator.campaign import Campaign, resume
+    from orchestrator.core.wire import Usage
     from orchestrator.session import Result
 
-__all__ = ["Campaign", "Result", "resume"]
+__all__ = ["Campaign", "OwnLoop", "Question", "Result", "Usage", "resume"]
 
 _HOMES = {
     "Campaign": "orchestrator.campaign",
+    "OwnLoop": "orchestrator.asking",
+    "Question": "orchestrator.asking",
     "Result": "orchestrator.session",
+    "Usage": "orchestrator.core.wire",
     "resume": "orchestrator.campaign",
 }
 

@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING
 
 import anyio
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from judges.own_loop import OwnLoopJudge
 from orchestrator.campaign_file import Judge as JudgeEntry
 from orchestrator.campaign_file import Rates
 from orchestrator.config import CampaignFile
@@ -30,10 +32,11 @@ from orchestrator.core.errors import (
     UnpricedModel,
 )
 from orchestrator.core.events import Opened
+from orchestrator.core.gate import Gate
 from orchestrator.core.ids import JudgeIx
 from orchestrator.core.judge import Judge, Limits, Timeouts
 from orchestrator.core.money import Nano, PriceCard, cost, format_usd, parse_usd
-from orchestrator.core.ports import Adapter, JudgeSetting
+from orchestrator.core.ports import Adapter, Estimator, JudgeSetting
 from orchestrator.core.query import Kind, Role
 from orchestrator.core.scale import Criterion
 from orchestrator.core.seeds import Seeds
@@ -46,12 +49,15 @@ from orchestrator.engine.decide import Decline, decide
 from orchestrator.engine.fold import State
 from orchestrator.engine.scheduler import Operation
 from orchestrator.engine.sequencer import Delivery
+from orchestrator.gates import Comparison, misfits, resolved
 from orchestrator.planned import refused
 from orchestrator.prices import Price, per_call, resolve
 from orchestrator.registry import check_packages, find
+from orchestrator.wording import seen
 
 if TYPE_CHECKING:
     from judges.rubrics.rate import Rate
+    from orchestrator.recordings import Source
 
 COMPANY_S = 0.005
 """How long a busy turn waits for more arrivals to share its commit."""
@@ -65,6 +71,7 @@ class Blueprint:
     """A campaign that can be run.
 
     `frame` is the blob that names items, arms and groups, so that a report needs only the log.
+    `truth` (n_units,) float64 is the known truth of mock campaigns, None where the data hold none.
     """
 
     file: CampaignFile
@@ -74,6 +81,7 @@ class Blueprint:
     frame: bytes
     warnings: tuple[Problem, ...]
     is_mock: bool
+    truth: NDArray[np.float64] | None = None
 
     @property
     def name(self) -> str:
@@ -131,11 +139,13 @@ def _loop_clock() -> Callable[[], float]:
     return time.monotonic if before <= now <= after else anyio.current_time
 
 
-def build(file: CampaignFile, *, mock: bool = False, limit: int | None = None) -> Blueprint:
+def build(
+    file: CampaignFile, *, mock: bool = False, limit: int | None = None, own_loop: bool = False
+) -> Blueprint:
     """Make a campaign ready to run.
 
     `mock` puts a mock judge in the place of every judge; `limit` takes a random sample of the
-    items.
+    items. With `own_loop` the user's own loop calls the judges, so any adapter will do.
 
     Raises
     ------
@@ -144,7 +154,7 @@ def build(file: CampaignFile, *, mock: bool = False, limit: int | None = None) -
     UnpricedModel, BudgetTooSmall, ShadowedPackage
     """
     check_packages()
-    if problems := [*refused(file, mock=mock), *_absent(file)]:
+    if problems := [*refused(file, mock=mock or own_loop), *_absent(file)]:
         raise InvalidCampaign(problems)
     campaign = file.campaign
     data = read_data(
@@ -167,12 +177,19 @@ def build(file: CampaignFile, *, mock: bool = False, limit: int | None = None) -
         seeds=seeds,
     )
     judges = tuple(
-        _judge(file, JudgeIx(ix), entry, study, data, mock=mock)
+        _judge(
+            entry,
+            _rubric(file, entry, study, data),
+            OwnLoopJudge() if own_loop else _adapter(JudgeIx(ix), entry, study, data, mock=mock),
+        )
         for ix, entry in enumerate(campaign.judges)
     )
     frame = _frame_document(data)
-    opened = _opened(file, study, prices, data, frame, mock=mock, is_mock=is_mock)
-    crew = _crew(file, opened, judges, study)
+    analysis = _analysis(file, study)
+    opened = _opened(file, study, prices, data, frame, analysis.gates, mock=mock, is_mock=is_mock)
+    if own_loop:
+        opened = _told_by_loop(opened)
+    crew = _crew(file, opened, judges, study, analysis)
     _check_start(file, crew)
     return Blueprint(
         file=file,
@@ -182,14 +199,16 @@ def build(file: CampaignFile, *, mock: bool = False, limit: int | None = None) -
         frame=frame,
         warnings=(*file.warnings, *data.warnings, *_cautions(file, data)),
         is_mock=is_mock,
+        truth=data.truth,
     )
 
 
 def _cautions(file: CampaignFile, data: Dataset) -> Iterator[Problem]:
     """Name what is allowed and probably not meant, now that the data are known."""
     stop, n_items = file.campaign.stop, data.frame.n_items
-    if stop.target_half_width is not None and stop.min_items > n_items:
-        message = f"{stop.min_items} is more than the {n_items} items: no width can end the run"
+    reads_looks = stop.target_half_width is not None or stop.when == "gate_decided"
+    if reads_looks and stop.min_items > n_items:
+        message = f"{stop.min_items} is more than the {n_items} items: no look can end the run"
         yield file.locate("stop.min_items", message)
 
 
@@ -250,7 +269,7 @@ def _panelist(entry: JudgeEntry, price: Price, *, mock: bool) -> Panelist:
     if entry.adapter == "recorded" and not mock:
         from judges.recorded import repeats as recorded_repeats  # noqa: PLC0415  # only if named
 
-        repeats = recorded_repeats(entry.recorded)
+        repeats = recorded_repeats(entry.recorded, _source(entry).recording)
     return Panelist(
         name=entry.name,
         card=price.card,
@@ -268,19 +287,11 @@ def _planning(entry: JudgeEntry, card: PriceCard) -> Nano:
     return cost(usage, card)
 
 
-def _judge(
-    file: CampaignFile,
-    ix: JudgeIx,
-    entry: JudgeEntry,
-    study: Study,
-    data: Dataset,
-    *,
-    mock: bool,
-) -> Judge:
+def _judge(entry: JudgeEntry, rubric: Rate, adapter: Adapter) -> Judge:
     return Judge(
         name=entry.name,
-        rubric=_rubric(file, entry, study, data),
-        adapter=_adapter(ix, entry, study, data, mock=mock),
+        rubric=rubric,
+        adapter=adapter,
         limits=Limits(concurrency=entry.limits.concurrency),
         timeouts=Timeouts(attempt_s=entry.timeouts.attempt, answer_s=entry.timeouts.answer),
         max_attempts=entry.max_attempts,
@@ -300,6 +311,7 @@ def _adapter(ix: JudgeIx, entry: JudgeEntry, study: Study, data: Dataset, *, moc
         if data.truth is None
         else np.repeat(data.truth[:, np.newaxis], len(study.criteria), axis=1),
         model=entry.model,
+        recording=_source(entry).recording if kind == "recorded" else None,
     )
     adapter: Adapter = plugin.build(settings if settings is not None else plugin.config(), setting)
     return adapter
@@ -331,6 +343,7 @@ def _opened(
     prices: Sequence[Price],
     data: Dataset,
     frame: bytes,
+    gates: Sequence[Gate],
     *,
     mock: bool,
     is_mock: bool,
@@ -346,6 +359,7 @@ def _opened(
         "kind": str(study.kind),
         "criteria": [_criterion_document(c) for c in study.criteria],
         "arms": list(study.frame.arms),
+        "gate": [gate.as_json() for gate in gates],
         "data": {
             **identity["data"],
             "digest": data.digest,
@@ -379,6 +393,12 @@ def _opened(
     )
 
 
+def _told_by_loop(opened: Opened) -> Opened:
+    """Mark a run whose judges the user's own loop calls: its holds are other ones."""
+    identity = {**opened.identity, "own_loop": True}
+    return replace(opened, identity=identity, digest=identity_digest(identity))
+
+
 def identity_digest(identity: Mapping[str, Json]) -> str:
     """Digest what must not change while a run goes on."""
     return sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
@@ -388,13 +408,15 @@ def _is_simulated(entry: JudgeEntry, mock: bool) -> bool:  # noqa: FBT001  # one
     return mock or entry.adapter in {"mock", "recorded"}
 
 
+def _source(entry: JudgeEntry) -> Source:
+    from orchestrator.recordings import source  # noqa: PLC0415  # only if a judge is recorded
+
+    return source(entry.recorded.path)
+
+
 def _recordings(judges: Sequence[JudgeEntry]) -> dict[str, Json]:
-    """Digest the files that recorded judges answer from."""
-    return {
-        judge.name: sha256(judge.recorded.path.read_bytes()).hexdigest()
-        for judge in judges
-        if judge.adapter == "recorded"
-    }
+    """Digest the files and runs that recorded judges answer from."""
+    return {judge.name: _source(judge).digest for judge in judges if judge.adapter == "recorded"}
 
 
 def _criterion_document(criterion: Criterion) -> dict[str, Json]:
@@ -420,29 +442,74 @@ def _frame_document(data: Dataset) -> bytes:
     return json.dumps(labels, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _crew(file: CampaignFile, opened: Opened, judges: tuple[Judge, ...], study: Study) -> Crew:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Analysis:
+    """The policy's settings, makers of estimators, and gates, each completed by the others.
+
+    Estimators stand with the primary one first; those that only gates read are the last.
+    """
+
+    design: BaseModel
+    estimators: tuple[Callable[[Study], Estimator], ...]
+    gates: tuple[Gate, ...]
+
+
+def _analysis(file: CampaignFile, study: Study) -> _Analysis:
     campaign = file.campaign
-    policy = find("policies", campaign.policy.kind)
     entries = sorted(campaign.estimate, key=lambda entry: entry is not campaign.primary)
     design = _completed(campaign.policy.settings, campaign.primary.settings)
-    estimators = [
-        (find("estimators", entry.kind), _completed(entry.settings, design, campaign.stop))
-        for entry in entries
-    ]
+    kinds = {entry.name: entry.kind for entry in entries}
+    settings = {e.name: _completed(e.settings, design, campaign.stop) for e in entries}
+    makers = {name: _maker(kinds[name], settings[name]) for name in settings}
+    gates, problems = [], []
+    for index, entry in enumerate(campaign.gate):
+        reads = (entry, settings[entry.estimate], study.criteria, study.frame.arms)
+        found = list(misfits(*reads))
+        if not found:
+            gate, derived = resolved(*reads)
+            found = [("estimate", f"{seen(n)} is its own name") for n in derived if n in settings]
+            gates.append(gate)
+            for name, (changed, family) in derived.items():
+                makers[name] = _maker(kinds[entry.estimate], changed, family)
+        problems += [file.locate(f"gate[{index}].{key}", message) for key, message in found]
+    if problems:
+        raise InvalidCampaign(problems)
+    return _Analysis(design=design, estimators=tuple(makers.values()), gates=tuple(gates))
+
+
+def _maker(kind: str, settings: BaseModel, family: str = "") -> Callable[[Study], Estimator]:
+    plugin = find("estimators", kind)
+
+    def make(study: Study) -> Estimator:
+        estimator: Estimator = plugin.build(settings, study)
+        return Comparison(estimator, family) if family else estimator
+
+    return make
+
+
+def _crew(
+    file: CampaignFile, opened: Opened, judges: tuple[Judge, ...], study: Study, analysis: _Analysis
+) -> Crew:
+    campaign = file.campaign
+    policy = find("policies", campaign.policy.kind)
     return Crew(
         opened=opened,
         judges=judges,
-        new_policy=lambda cap: policy.build(design, replace(study, cap=cap)),
-        new_estimators=lambda: tuple(
-            plugin.build(settings, study) for plugin, settings in estimators
-        ),
+        new_policy=lambda cap: policy.build(analysis.design, replace(study, cap=cap)),
+        new_estimators=lambda: tuple(make(study) for make in analysis.estimators),
         stop=StopRule(
             every=campaign.stop.every,
             target_half_width=campaign.stop.target_half_width,
             min_items=campaign.stop.min_items,
+            gates=analysis.gates if campaign.stop.when == "gate_decided" else (),
         ),
         delivery=Delivery(campaign.policy.delivery),
     )
+
+
+def crew_like(file: CampaignFile, opened: Opened, judges: tuple[Judge, ...], study: Study) -> Crew:
+    """Put together the crew of a campaign with other judges, items or seeds than the file's own."""
+    return _crew(file, opened, judges, study, _analysis(file, study))
 
 
 def _completed(settings: BaseModel, *others: BaseModel) -> BaseModel:

@@ -9,7 +9,9 @@ import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 
@@ -25,6 +27,10 @@ from orchestrator.report.screen import Progress
 from orchestrator.session import Observer, Result, Session, result_of, start
 from orchestrator.store.sqlite import DB_NAME
 
+if TYPE_CHECKING:
+    from orchestrator.asking import OwnLoop
+    from orchestrator.report.planning import Plan
+
 
 class Campaign:
     """A campaign file, loaded and checked.
@@ -35,6 +41,7 @@ class Campaign:
     overrides : dotted paths that were set over the file; kept for a resume
     mock : put a mock judge in the place of every judge
     limit : take a random sample of so many items
+    is_own_loop : the user's own loop calls the judges (`own_loop`)
     """
 
     def __init__(
@@ -44,6 +51,7 @@ class Campaign:
         overrides: Mapping[str, object] | None = None,
         mock: bool = False,
         limit: int | None = None,
+        is_own_loop: bool = False,
     ) -> None:
         if limit is not None and not (isinstance(limit, int) and limit > 0):
             raise ConfigError(f"limit: wants a whole number of items above 0, not {limit!r}")
@@ -51,6 +59,7 @@ class Campaign:
         self._overrides = dict(overrides or {})
         self._mock = mock
         self._limit = limit
+        self.is_own_loop = is_own_loop
         self._blueprint: Blueprint | None = None
 
     @classmethod
@@ -81,18 +90,47 @@ class Campaign:
     ) -> Campaign:
         """Load the campaign that a run's `Started` event tells of, with further overrides."""
         given = about["campaign"]
-        return cls.from_yaml(
+        campaign = cls.from_yaml(
             given["path"],
             {**given["overrides"], **(overrides or {})},
             mock=given["mock"],
             limit=given["limit"],
         )
+        return campaign.for_own_loop() if given.get("own_loop") else campaign
+
+    def for_own_loop(self) -> Campaign:
+        """Give the same campaign with judges that the user's own loop calls, of any adapter."""
+        return Campaign(
+            self.file,
+            overrides=self._overrides,
+            mock=self._mock,
+            limit=self._limit,
+            is_own_loop=True,
+        )
 
     def build(self) -> Blueprint:
         """Check everything that can be checked without sending anything."""
         if self._blueprint is None:
-            self._blueprint = build(self.file, mock=self._mock, limit=self._limit)
+            self._blueprint = build(
+                self.file, mock=self._mock, limit=self._limit, own_loop=self.is_own_loop
+            )
         return self._blueprint
+
+    def plan(self, *, max_in_flight: int | None = None, rivals: bool = True) -> Plan:
+        """Rehearse the campaign: calls, dollars, time and precision, before anything is sent.
+
+        Without `rivals` it takes well below a second, and a campaign of more than some 2,000 calls
+        is rehearsed on a part of its items.
+
+        Raises
+        ------
+        OrchestratorError
+            As for `build`.
+        """
+        from orchestrator.planning import QUICK, THOROUGH, make_plan  # noqa: PLC0415  # as wanted
+
+        effort = THOROUGH if rivals else QUICK
+        return make_plan(self.build(), max_in_flight=max_in_flight, effort=effort)
 
     def run(
         self,
@@ -113,7 +151,7 @@ class Campaign:
         """
 
         async def work() -> Result:
-            session = await self._session(directory, max_in_flight)
+            session = await self._to_carry_out(directory, max_in_flight)
             session.observe = observe
             return await session.carry_out()
 
@@ -127,7 +165,7 @@ class Campaign:
 
         Leaving the block early interrupts the run; it can be resumed.
         """
-        run = Run(await self._session(directory, max_in_flight))
+        run = Run(await self._to_carry_out(directory, max_in_flight))
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(run.carry_out)
@@ -137,6 +175,31 @@ class Campaign:
                     run.leave()
         except BaseExceptionGroup as group:
             raise first_error(group) from None
+
+    def own_loop(self, directory: str | Path | None = None) -> OwnLoop:
+        """Carry the campaign out in a loop of one's own: ``for q in run.ask(8): run.tell(q.id, ...)``.
+
+        With a directory that holds such a run already, it goes on.
+
+        Raises
+        ------
+        OrchestratorError
+            See `Campaign.run`.
+        """
+        from orchestrator.asking import OwnLoop  # noqa: PLC0415  # most campaigns need none
+
+        if not self.is_own_loop:
+            return self.for_own_loop().own_loop(directory)
+        return OwnLoop(partial(self._session, directory, None))
+
+    async def _to_carry_out(
+        self, directory: str | Path | None, max_in_flight: int | None
+    ) -> Session:
+        if self.is_own_loop:
+            raise ConfigError(
+                "a loop of your own calls these judges: open it with Campaign.own_loop"
+            )
+        return await self._session(directory, max_in_flight)
 
     async def _session(self, directory: str | Path | None, max_in_flight: int | None) -> Session:
         # A run closes its judges' connections, so another one builds them anew.
@@ -157,8 +220,11 @@ class Campaign:
             words += ["--set", f"{path}={value}"]
         words += ["--mock"] if self._mock else []
         words += [] if self._limit is None else ["--limit", str(self._limit)]
+        command = shlex.join(words)
+        if self.is_own_loop:
+            command = f"Campaign.from_yaml({str(self.file.path)!r}, ...).own_loop()"
         return {
-            "command": _without_passwords(shlex.join(words)),
+            "command": _without_passwords(command),
             "campaign": {
                 "path": str(self.file.path.resolve()),
                 "overrides": json.loads(
@@ -166,6 +232,7 @@ class Campaign:
                 ),
                 "mock": self._mock,
                 "limit": self._limit,
+                **({"own_loop": True} if self.is_own_loop else {}),
             },
         }
 
@@ -247,7 +314,12 @@ def _without_passwords(text: str) -> str:
     return re.sub(r"(://)[^/@\s\"']+@", r"\1", text)
 
 
-_COMPLETE = {StopReason.FINISHED, StopReason.PRECISION, StopReason.LIMIT}
+_COMPLETE = {
+    StopReason.FINISHED,
+    StopReason.PRECISION,
+    StopReason.GATE_DECIDED,
+    StopReason.LIMIT,
+}
 """Stops that no resume goes on from."""
 
 

@@ -31,12 +31,12 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from orchestrator.core.errors import ConfigError
+from orchestrator.gates import GateEntry
 from orchestrator.planned import (
     PLANNED,
     Cache,
     CheckTask,
     CompareTask,
-    Gate,
     Labels,
     RateBatchTask,
 )
@@ -518,6 +518,8 @@ class Stop(Model):
         given = self.model_fields_set
         if "when" in given and self.when == "target" and self.target_half_width is None:
             yield ("target_half_width",), "missing; when: target wants one"
+        if self.when != "target" and self.target_half_width is not None:
+            yield ("target_half_width",), f"when: {self.when} never reads it"
         if "check" in given and self.check != self.checking:
             yield ("check",), f"rule: {self.rule} implies group_sequential, not {self.check}"
 
@@ -564,7 +566,7 @@ class Campaign(Model):
     budget: Budget = Budget()
     stop: Stop = Stop()
     estimate: Annotated[tuple[EstimateEntry, ...], Lax] = ()
-    gate: Annotated[tuple[Gate, ...], Lax] = ()
+    gate: Annotated[tuple[GateEntry, ...], Lax] = ()
     cache: Cache | None = None
     labels: Labels | None = None
     output: Output = Output()

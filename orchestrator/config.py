@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from hashlib import sha256
@@ -67,11 +67,18 @@ def _imply(data: dict[str, Any]) -> None:
         adapter = judge.get("adapter")
         if adapter == "mock":
             judge.setdefault("mock", {})
+        elif adapter == "recorded" and _is_run(_mapping(judge.get("recorded")).get("path")):
+            judge["recorded"].setdefault("usd_per_call", 0)
         elif isinstance(adapter, str) and adapter not in BUILT_IN:
             judge.setdefault("settings", {})
     policy = _mapping(data.get("policy"))
     if policy.get("kind") == "uniform" and judges and all(map(_serves_once, judges)):
         policy.setdefault("max_repeats", 1)
+
+
+def _is_run(path: object) -> bool:
+    """Say whether a recording, by now an absolute path, is another run: its verdicts are paid."""
+    return isinstance(path, str) and Path(path).is_dir()
 
 
 def _serves_once(judge: dict[str, Any]) -> bool:
@@ -93,11 +100,11 @@ def _mapping(value: object) -> dict[str, Any]:
 
 # --- files that a file names -------------------------------------------------------------------
 
-_FILES: dict[str, Literal["file", "path", "later", "text"]] = {
+_FILES: dict[str, Literal["file", "recording", "path", "later", "text"]] = {
     "data.path": "file",
     "data.arms.*": "file",
     "data.prior_judgments.*": "path",
-    "judges|systems.*.recorded.path": "file",
+    "judges|systems.*.recorded.path": "recording",
     "labels.path": "file",
     "task.rubric": "text",
     "task.verdict.*.rubric": "text",
@@ -105,8 +112,16 @@ _FILES: dict[str, Literal["file", "path", "later", "text"]] = {
     "cache.dir": "later",
     "output.dir": "later",
 }
-"""Where paths stand, all relative to the campaign file. A `file` must be there, a `path` may be a
-folder, a `later` one need not exist yet; `text` is inline or, as file://PATH, read now."""
+"""Where paths stand, all relative to the campaign file. A `file` must be there, a `recording` is one
+or the directory of a run, a `path` may be a folder, a `later` one need not exist yet; `text` is
+inline or, as file://PATH, read now."""
+
+_IS_THERE: dict[str, Callable[[Path], bool]] = {
+    "file": Path.is_file,
+    "recording": lambda path: path.is_file() or path.is_dir(),
+    "path": Path.exists,
+    "later": lambda _: True,
+}
 
 _SCHEME = "file://"
 
@@ -127,9 +142,10 @@ def _open_files(document: Document, base: Path) -> None:
                 continue
             path = base / text
             holder[key] = str(path)
-            if (role == "file" and not path.is_file()) or (role == "path" and not path.exists()):
+            if not _IS_THERE[role](path):
+                what = "path" if role == "path" else "file"
                 document.problems.append(
-                    document.problem(loc, f"no such {role}: {on_one_line(str(path))}")
+                    document.problem(loc, f"no such {what}: {on_one_line(str(path))}")
                 )
 
 
@@ -282,8 +298,8 @@ def load_campaign(
     for dotted_path, value in (overrides or {}).items():
         override(document, dotted_path, value)
     _share_defaults(document)
-    _imply(document.data)
     _open_files(document, path.absolute().parent)
+    _imply(document.data)
     campaign = _validated(document)
     if campaign is None or document.problems:
         raise InvalidCampaign(_in_order(document))

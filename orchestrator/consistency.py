@@ -18,7 +18,8 @@ from orchestrator.campaign_file import (
     Task,
 )
 from orchestrator.core.scale import COMPOSITE
-from orchestrator.planned import Gate
+from orchestrator.gates import GateEntry, misfits
+from orchestrator.planned import PLANNED
 from orchestrator.wording import did_you_mean, seen
 
 
@@ -37,8 +38,14 @@ def _money(judges: tuple[Judge, ...], budget: Budget, policy: Policy) -> Iterato
     limits = (budget.max_requests, budget.max_tokens, budget.wall_clock)
     if priced is not None and budget.usd is None:
         yield "budget.usd", f"missing; judge {seen(priced)} is not free"
-    if priced is None and not any(limits) and getattr(policy.settings, "max_repeats", None) is None:
+    ends = getattr(policy.settings, "max_repeats", None) or _weighs_prices(policy)
+    if priced is None and not any(limits) and not ends:
         yield "budget", _ENDLESS
+
+
+def _weighs_prices(policy: Policy) -> bool:
+    """Whether a policy spreads a sum over judges by their prices, and ends with it."""
+    return getattr(policy.settings, "weighs_prices", False)
 
 
 def _repeats(judges: tuple[Judge, ...], policy: Policy) -> Iterator[tuple[str, str]]:
@@ -48,6 +55,33 @@ def _repeats(judges: tuple[Judge, ...], policy: Policy) -> Iterator[tuple[str, s
     for index, judge in enumerate(judges):
         if judge.params.temperature == 0:
             yield f"judges[{index}].params.temperature", _IDENTICAL
+
+
+def _judges_of_policy(judges: tuple[Judge, ...], policy: Policy) -> Iterator[tuple[str, str]]:
+    """Check the judges that a policy names, whatever its kind."""
+    names = [judge.name for judge in judges]
+    helpers = getattr(policy.settings, "helpers", None)
+    named = {"anchor": getattr(policy.settings, "anchor", None)}
+    if isinstance(helpers, tuple):
+        named |= {f"helpers[{index}]": name for index, name in enumerate(helpers)}
+    named |= {f"weights.{name}": name for name in getattr(policy.settings, "weights", None) or ()}
+    for key, name in named.items():
+        if name is not None and name not in names:
+            yield f"policy.{key}", f"no judge is named {seen(name)}{did_you_mean(name, names)}"
+
+
+def _prices(judges: tuple[Judge, ...], budget: Budget, policy: Policy) -> Iterator[tuple[str, str]]:
+    """Give a policy that weighs judges by price a price of each, and a sum to spread."""
+    if not _weighs_prices(policy):
+        return
+    for index, judge in enumerate(judges):
+        if judge.is_free and not judge.planning_usd_per_call:
+            yield (
+                f"judges[{index}].planning_usd_per_call",
+                f"missing; {policy.kind} weighs judges by price, and {seen(judge.name)} is free",
+            )
+    if budget.usd is None and all(judge.is_free for judge in judges):
+        yield "budget.usd", f"missing; {policy.kind} spreads dollars, be they planning prices"
 
 
 def _material(judges: tuple[Judge, ...], data: Data) -> Iterator[tuple[str, str]]:
@@ -62,9 +96,37 @@ def _pairs(data: Data, systems: tuple[System, ...], task: Task) -> Iterator[tupl
         yield "data.arms", "compare wants two arms or more"
 
 
-def _gated(stop: Stop, gate: tuple[Gate, ...]) -> Iterator[tuple[str, str]]:
-    if stop.when == "gate_decided" and not gate:
+def _gated(
+    stop: Stop, gate: tuple[GateEntry, ...], estimate: tuple[EstimateEntry, ...]
+) -> Iterator[tuple[str, str]]:
+    """A gate that ends the run is read at every look, so its intervals must hold at every look."""
+    if stop.when != "gate_decided":
+        return
+    if not gate:
         yield "stop.when", "gate_decided wants a gate, and there is none"
+    elif stop.checking == "end":
+        yield "stop.check", _PEEKING
+    for index, entry in enumerate(estimate):
+        own = getattr(entry.settings, "check", None)
+        if own == "end" and entry.name in {one.estimate for one in gate}:
+            yield f"estimate[{index}].check", _PEEKING
+
+
+def _gates(
+    gate: tuple[GateEntry, ...],
+    estimate: tuple[EstimateEntry, ...],
+    data: Data,
+    systems: tuple[System, ...],
+    task: Task,
+) -> Iterator[tuple[str, str]]:
+    """Check what each gate asks of its estimate; what is planned is refused elsewhere."""
+    arms = [system.name for system in systems] or data.arm_names
+    built = {e.name: e.settings for e in estimate if e.kind not in PLANNED["estimators"]}
+    for index, entry in enumerate(gate):
+        if entry.estimate in built:
+            settings = built[entry.estimate]
+            for key, message in misfits(entry, settings, task.criteria_values(), arms):
+                yield f"gate[{index}].{key}", message
 
 
 def _one_primary(estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str]]:
@@ -94,12 +156,22 @@ def _targets(
                 yield f"estimate[{index}].contrast.{side}", f"no arm is named {seen(arm)}{hint}"
 
 
-def _one_confidence(stop: Stop, estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str]]:
-    """A precision target is one of the primary estimate's interval, so its level is that one's."""
+def _one_confidence(
+    stop: Stop, estimate: tuple[EstimateEntry, ...], gate: tuple[GateEntry, ...]
+) -> Iterator[tuple[str, str]]:
+    """A stop rule reads the intervals of estimates, so its level is theirs."""
     primary = next((entry for entry in estimate if entry.primary), estimate[0])
-    level = getattr(primary.settings, "confidence", stop.confidence)
-    if stop.when == "target" and "confidence" in stop.model_fields_set and stop.confidence != level:
-        yield "stop.confidence", f"the primary estimate has {level:g}; wants the same"
+    read = {
+        "target": [primary],
+        "gate_decided": [e for e in estimate if e.name in {g.estimate for g in gate}],
+    }
+    if "confidence" not in stop.model_fields_set:
+        return
+    for entry in read.get(stop.when, []):
+        level = getattr(entry.settings, "confidence", stop.confidence)
+        if level != stop.confidence:
+            which = "the primary estimate" if entry is primary else f"estimate {seen(entry.name)}"
+            yield "stop.confidence", f"{which} has {level:g}; wants the same"
 
 
 def _one_truth(judges: tuple[Judge, ...]) -> Iterator[tuple[str, str]]:
@@ -121,15 +193,19 @@ _IDENTICAL = (
     "repeats at temperature 0 are the same answer again; "
     "wants policy.max_repeats: 1 or policy.allow_identical_repeats: true"
 )
+_PEEKING = "a gate that ends the run is read at every look; wants anytime, not end"
 _CHECKS: dict[Callable[..., Iterator[tuple[str, str]]], tuple[str, ...]] = {
     _money: ("judges", "budget", "policy"),
     _repeats: ("judges", "policy"),
+    _judges_of_policy: ("judges", "policy"),
+    _prices: ("judges", "budget", "policy"),
     _material: ("judges", "data"),
     _pairs: ("data", "systems", "task"),
-    _gated: ("stop", "gate"),
+    _gated: ("stop", "gate", "estimate"),
+    _gates: ("gate", "estimate", "data", "systems", "task"),
     _one_primary: ("estimate",),
     _targets: ("estimate", "data", "systems", "task"),
-    _one_confidence: ("stop", "estimate"),
+    _one_confidence: ("stop", "estimate", "gate"),
     _one_truth: ("judges",),
 }
 """Each check with the sections that it reads."""

@@ -88,12 +88,22 @@ def sample(dataset: Dataset, n: int, *, seeds: Seeds) -> Dataset:
         return dataset
     order = seeds.spawn(Stream.LAYOUT, SAMPLE).permutation(frame.n_items)
     kept = np.sort(order[:n])
-    units = [int(i) * frame.n_arms + arm for i in kept for arm in range(frame.n_arms)]
+    units = units_of(frame, kept)
+    part = frame_part(frame, kept)
+    fields = tuple(dataset.fields[unit] for unit in units)
+    truth = None if dataset.truth is None else dataset.truth[units]
+    return replace(
+        dataset, frame=part, fields=fields, truth=truth, digest=_digest(part, fields, truth)
+    )
+
+
+def frame_part(frame: Frame, kept: NDArray[np.int64]) -> Frame:
+    """Make the frame of some of the items, given by index."""
 
     def labels(names: tuple[str, ...], codes: NDArray[np.int64]) -> list[str] | None:
         return [names[code] for code in codes[kept]] if names else None
 
-    part = Frame.of(
+    return Frame.of(
         [frame.items[i] for i in kept],
         frame.arms,
         cluster=labels(frame.clusters, frame.cluster),
@@ -101,11 +111,11 @@ def sample(dataset: Dataset, n: int, *, seeds: Seeds) -> Dataset:
         group=labels(frame.groups, frame.group),
         weight=frame.weight[kept].tolist(),
     )
-    fields = tuple(dataset.fields[unit] for unit in units)
-    truth = None if dataset.truth is None else dataset.truth[units]
-    return replace(
-        dataset, frame=part, fields=fields, truth=truth, digest=_digest(part, fields, truth)
-    )
+
+
+def units_of(frame: Frame, items: NDArray[np.int64]) -> list[int]:
+    """List the units of some items, given by index, in all arms."""
+    return [int(i) * frame.n_arms + arm for i in items for arm in range(frame.n_arms)]
 
 
 SAMPLE = int.from_bytes(b"sample")

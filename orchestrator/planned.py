@@ -16,10 +16,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from orchestrator.core.errors import Problem
 from orchestrator.core.scale import Criterion, Scale, ScaleType
 from orchestrator.quantities import (
-    ArmName,
-    CriterionName,
     Duration,
-    EstimateName,
     JudgeName,
     Lax,
     Level,
@@ -144,32 +141,6 @@ class CheckTask(Asking):
 # --- policies ----------------------------------------------------------------------------------
 
 
-class TwoPhaseConfig(Model):
-    """Cheap helpers on all items, the anchor on a random part: arm means and differences."""
-
-    kind: Literal["two_phase"]
-    anchor: JudgeName
-    helpers: Annotated[
-        Annotated[Literal["auto"], Tag("word")]
-        | Annotated[tuple[JudgeName, ...], Lax, Tag("list")],
-        Discriminator(lambda value: "list" if isinstance(value, list | tuple) else "word"),
-    ] = "auto"
-    pilot_items: Positive = 60
-
-
-class EstIvweConfig(Model):
-    """Per-item scores from judges of unknown variance and different price."""
-
-    kind: Literal["est_ivwe"]
-    p: Annotated[float | Literal["inf"], BeforeValidator(_norm)] = 2.0
-    mode: Literal["shrink", "plain"] = "shrink"
-    target: Literal["panel", "common", "population"] | None = None
-    calibration: Literal["none", "relative", "anchors"] = "relative"
-    on_small_budget: Literal["error", "degrade"] = "error"
-    shrinkage: Annotated[float | Literal["eb"], _word_or(_number_from(0), "eb")] = 3.0
-    reuse_exploration: Literal["none", "pooled"] = "none"
-
-
 class BatchDesignConfig(Model):
     """Which units stand in one call, and in which order."""
 
@@ -275,8 +246,6 @@ class NoKeys(Model):
 PLANNED: Mapping[Group, Mapping[str, type[Model]]] = {
     "judges": dict.fromkeys(("openai", "anthropic", "google", "compatible", "python"), NoKeys),
     "policies": {
-        "two_phase": TwoPhaseConfig,
-        "est_ivwe": EstIvweConfig,
         "batch_design": BatchDesignConfig,
         "active_pairwise": ActivePairwiseConfig,
         "subsample": SubsampleConfig,
@@ -291,49 +260,7 @@ PLANNED: Mapping[Group, Mapping[str, type[Model]]] = {
 """Kinds that are not built, with the model of their keys."""
 
 
-# --- gate, cache, labels -----------------------------------------------------------------------
-
-
-class _Gate(Model):
-    """A bar that an estimate must clear."""
-
-    estimate: EstimateName
-    criterion: CriterionName | None = None
-    arm: ArmName | None = None
-    max_missing: Share | None = None
-    on_undecided: Literal["fail", "pass", 6] = 6
-
-
-class SuperiorGate(_Gate):
-    """The contrast is above `margin`."""
-
-    rule: Literal["superior"]
-    margin: Annotated[float, Field(ge=0)] = 0.0
-
-
-class NonInferiorGate(_Gate):
-    """The contrast is not below `-margin`."""
-
-    rule: Literal["non_inferior"]
-    margin: Annotated[float, Field(gt=0)]
-
-
-class AtLeastGate(_Gate):
-    """The estimate is at least `value`."""
-
-    rule: Literal["at_least"]
-    value: float
-
-
-class RankGate(_Gate):
-    """The arm's rank is at most `rank`."""
-
-    rule: Literal["rank_at_most"]
-    arm: ArmName
-    rank: Positive
-
-
-Gate = Annotated[SuperiorGate | NonInferiorGate | AtLeastGate | RankGate, Discriminator("rule")]
+# --- cache, labels -----------------------------------------------------------------------------
 
 
 class Cache(Model):
@@ -362,20 +289,10 @@ def refused(file: CampaignFile, *, mock: bool = False) -> list[Problem]:
 
     With `mock` a mock stands in for every judge, so it does not matter which adapter it names.
     """
-    problems = [
+    return [
         file.locate(path, f"{what} is planned and not built yet")
         for path, what in _unbuilt(file.campaign, mock=mock)
     ]
-    if file.campaign.stop.check == "anytime":
-        watched = [e.kind for e in file.campaign.estimate if e.kind not in PLANNED["estimators"]]
-        problems += [
-            file.locate(
-                "stop.check",
-                f"{kind} has no sequence that holds under watching yet; use check: end",
-            )
-            for kind in dict.fromkeys(watched)
-        ]
-    return problems
 
 
 def _unbuilt(campaign: Campaign, *, mock: bool) -> Iterator[tuple[str, str]]:
@@ -398,7 +315,7 @@ def _unbuilt(campaign: Campaign, *, mock: bool) -> Iterator[tuple[str, str]]:
     for index, entry in enumerate(campaign.estimate):
         if entry.kind in PLANNED["estimators"]:
             yield f"estimate[{index}].kind", entry.kind
-    if stop.when != "target":
+    if stop.when == "ranking_separated":
         yield "stop.when", stop.when
     if stop.checking == "group_sequential":
         yield "stop.check", stop.checking
@@ -417,7 +334,6 @@ def _unbuilt(campaign: Campaign, *, mock: bool) -> Iterator[tuple[str, str]]:
 
 _SECTIONS = {
     "systems": "asking systems for answers",
-    "gate": "a gate",
     "cache": "the cache",
     "labels": "reading human labels",
 }

@@ -142,27 +142,41 @@ class Session:
         """
         store = SqliteStore.open(self.directory)
         try:
-            state, is_new = self._fold(store)
-            # What a stop left open is closed before a run is reopened; otherwise a new cap or price
-            # comes first, so that it holds for what is asked again.
-            events = repair(state) if state.stopped is not None else []
-            events += self._changes(state)
-            events += repair(state)
-            if state.stopped is None and not is_new:
-                events.append(_started(self.blueprint, self.about, store.took_over))
-            if events:
-                await store.append(events, self._progress(state, None).to_json())
+            state = await self.take_up(store)
             if state.stopped is None:
                 await self._go_on(state, store)
         except StorageFailed:
-            with suppress(OSError):  # the disk is full, so this may fail too
-                data = rundir.summary(self.directory, unstopped=Ending.FAILED)
-                rundir.write_result(self.directory, data)
+            self.note_failure()
             raise
         finally:
             store.close()
             await self._close_judges()
-        return self._derive(store.fingerprint)
+        return self.derive(store.fingerprint)
+
+    async def take_up(self, store: SqliteStore) -> State:
+        """Fold the log, bring in what has changed since, and mend what a crash left open."""
+        state, is_new = self._fold(store)
+        # What a stop left open is closed before a run is reopened; otherwise a new cap or price
+        # comes first, so that it holds for what is asked again.
+        events = repair(state) if state.stopped is not None else []
+        events += self._changes(state)
+        events += repair(state)
+        if state.stopped is None and not is_new:
+            events.append(_started(self.blueprint, self.about, store.took_over))
+        if events:
+            await store.append(events, self.progress(state).to_json())
+        return state
+
+    def note_failure(self) -> None:
+        """Write down that the log could not be written."""
+        with suppress(OSError):  # the disk is full, so this may fail too
+            data = rundir.summary(self.directory, unstopped=Ending.FAILED)
+            rundir.write_result(self.directory, data)
+
+    def archive(self, store: SqliteStore) -> BlobArchive:
+        """Keep of prompts and replies what the campaign allows."""
+        keep = self.blueprint.file.campaign.output.keep
+        return BlobArchive(store, KeepPrompts(keep.prompts), KeepReplies(keep.replies))
 
     def interrupt(self) -> None:
         """Drain the run, or cut it if it is draining already."""
@@ -215,13 +229,11 @@ class Session:
         return events
 
     async def _go_on(self, state: State, store: SqliteStore) -> None:
-        keep = self.blueprint.file.campaign.output.keep
-        archive = BlobArchive(store, KeepPrompts(keep.prompts), KeepReplies(keep.replies))
-        latest = self._progress(state, None)
+        latest = self.progress(state)
 
         def progress(state: State, dispatcher: Dispatcher) -> bytes:
             nonlocal latest
-            latest = self._progress(state, dispatcher)
+            latest = self.progress(state, [lane.in_flight for lane in dispatcher.lanes])
             return latest.to_json()
 
         def observe(events: Sequence[Event]) -> None:
@@ -231,7 +243,7 @@ class Session:
         self._scheduler = Scheduler(
             state,
             store,
-            archive,
+            self.archive(store),
             self.blueprint.operation(self.max_in_flight),
             progress=progress,
             observe=observe,
@@ -247,7 +259,9 @@ class Session:
 
     # --- what is derived ------------------------------------------------------------------------
 
-    def _progress(self, state: State, dispatcher: Dispatcher | None) -> Progress:
+    def progress(self, state: State, in_flight: Sequence[int] = ()) -> Progress:
+        """Say how the run stands; `in_flight` counts the calls under way of each judge."""
+        under_way = in_flight or [0] * len(state.judges)
         account = state.ledger.campaign
         look = state.last_look
         shown = look.estimates[0] if look is not None and look.estimates else None
@@ -263,7 +277,7 @@ class Session:
             n_asked=state.n_asked,
             n_told=state.n_told,
             n_open=len(state.open),
-            in_flight=dispatcher.in_flight if dispatcher else 0,
+            in_flight=sum(under_way),
             settled=account.settled,
             held=account.held,
             uncertain=account.uncertain,
@@ -274,7 +288,7 @@ class Session:
                     name=judge.name,
                     asked=at.asked,
                     answered=at.answered,
-                    in_flight=dispatcher.lanes[ix].in_flight if dispatcher else 0,
+                    in_flight=under_way[ix],
                     state=f"down: {at.why_down}" if at.is_down else "ok",
                 )
                 for ix, (judge, at) in enumerate(zip(state.crew.judges, state.judges, strict=True))
@@ -289,7 +303,8 @@ class Session:
             mock=self.blueprint.is_mock,
         )
 
-    def _derive(self, fingerprint: str) -> Result:
+    def derive(self, fingerprint: str) -> Result:
+        """Make everything that people read from the log anew."""
         data = rundir.summary(self.directory, fingerprint=fingerprint)
         for form in self.blueprint.file.campaign.output.formats:
             if form in {"html", "md"}:

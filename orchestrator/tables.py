@@ -7,12 +7,16 @@ import gzip
 import json
 import math
 import zlib
+from array import array
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.core.errors import Problem
 from orchestrator.wording import seen
@@ -47,6 +51,40 @@ class Table:
     columns: Collection[str]
 
 
+class Column(NamedTuple):
+    """One column: `codes` (n_rows,) int64 into its distinct `values`, first seen first."""
+
+    codes: NDArray[np.int64]
+    values: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Some columns of a file, each distinct cell kept once.
+
+    Parameters
+    ----------
+    file : its name in problems
+    n_rows : data rows
+    lines : (n_rows,) int64, None where the file has no lines
+    names : the columns that any row has, also those that were not read
+    columns : those that were; a cell that a row lacks is None
+    is_text : as in `Row`
+    """
+
+    file: str
+    n_rows: int
+    lines: NDArray[np.int64] | None
+    names: Collection[str]
+    columns: Mapping[str, Column]
+    is_text: bool
+
+    def row(self, index: int) -> Row:
+        """Give the place of a row, without its cells."""
+        line = None if self.lines is None else int(self.lines[index])
+        return Row(self.file, index + 1, line, {}, self.is_text)
+
+
 class Problems:
     """Collects problems; of each kind, file and column at most `MOST` are listed, all counted."""
 
@@ -78,28 +116,100 @@ class _Unreadable(Exception):
         super().__init__(message)
         self.line = line
 
+    def problem(self, file: str) -> Problem:
+        """Make it a problem of a file."""
+        return Problem(file=file, line=self.line, message=str(self))
+
 
 def read_table(path: Path, file: str, wanted: Sequence[str], problems: Problems) -> Table | None:
     """Read a file by its ending; give None, and add to the problems, where it can't be read.
 
     `file` is its name in them. Of Parquet only the `wanted` columns are read.
     """
-    name = path.name.lower()
-    ending = Path(name.removesuffix(".gz")).suffix
     try:
-        match ending, name.endswith(".gz"):
-            case ".csv", _:
-                return _csv(_text(path), file, problems)
-            case ((".jsonl" | ".ndjson"), _):
-                return _jsonl(_text(path), file, problems)
-            case ".parquet", False:
-                return _parquet(path, file, wanted)
-            case _:
-                message = f"wants .csv, .jsonl (also .gz) or .parquet, not {seen(path.name)}"
-                problems.add("unreadable", Problem(file=file, message=message))
+        rows, columns = _rows(path, file, wanted, problems)
+        return Table(list(rows), columns)
     except _Unreadable as exc:
-        problems.add("unreadable", Problem(file=file, line=exc.line, message=str(exc)))
+        problems.add("unreadable", exc.problem(file))
     return None
+
+
+def read_columns(
+    path: Path, file: str, wanted: Collection[str], problems: Problems
+) -> Columns | None:
+    """Read the wanted columns as `read_table` reads rows, of which it keeps none."""
+    try:
+        if _ending(path) == ".parquet":
+            return _parquet_columns(path, file, wanted)
+        rows, names = _rows(path, file, wanted, problems)
+        coders: dict[str, _Coder] = {}
+        lines, n_names = array("q"), 0
+        for number, row in enumerate(rows):
+            if len(names) > n_names:
+                n_names = len(names)
+                new = [name for name in wanted if name in names and name not in coders]
+                coders |= {name: _Coder(number) for name in new}
+            lines.append(row.line or 0)
+            for name, coder in coders.items():
+                coder.add(row.cells.get(name))
+    except _Unreadable as exc:
+        problems.add("unreadable", exc.problem(file))
+        return None
+    return Columns(
+        file=file,
+        n_rows=len(lines),
+        lines=np.array(lines, dtype=np.int64),
+        names=names,
+        columns={name: coder.column() for name, coder in coders.items()},
+        is_text=_ending(path) == ".csv",
+    )
+
+
+class _Coder:
+    """Numbers the distinct cells of a column, which so many rows before lack."""
+
+    def __init__(self, n_lacking: int) -> None:
+        self._codes = array("q")
+        self._values: list[Any] = []
+        self._index: dict[Any, int] = {}
+        for _ in range(n_lacking):
+            self.add(None)
+
+    def add(self, cell: Any) -> None:
+        """Take the next row's cell. In JSON 1, 1.0, true and "1" are four values."""
+        key = cell if type(cell) is str else (type(cell), repr(cell))
+        code = self._index.get(key)
+        if code is None:
+            code = self._index[key] = len(self._values)
+            self._values.append(cell)
+        self._codes.append(code)
+
+    def column(self) -> Column:
+        """Give the column."""
+        return Column(np.array(self._codes, dtype=np.int64), self._values)
+
+
+def _ending(path: Path) -> str:
+    """Name the form of a file; text may be packed, Parquet packs itself."""
+    name = path.name.lower()
+    text = name.removesuffix(".gz")
+    return "" if name != text and text.endswith(".parquet") else Path(text).suffix
+
+
+def _rows(
+    path: Path, file: str, wanted: Collection[str], problems: Problems
+) -> tuple[Iterable[Row], Collection[str]]:
+    """Open a file by its ending: its rows, and the columns known once all rows have passed."""
+    match _ending(path):
+        case ".csv":
+            return _csv(_text(path), file, problems)
+        case ".jsonl" | ".ndjson":
+            columns: dict[str, None] = {}
+            return _jsonl(_text(path), file, problems, columns), columns
+        case ".parquet":
+            return _parquet(path, file, wanted)
+        case _:
+            raise _Unreadable(f"wants .csv, .jsonl (also .gz) or .parquet, not {seen(path.name)}")
 
 
 def _text(path: Path) -> str:
@@ -121,34 +231,39 @@ _WIDEST = 2**31 - 1
 """By default Python refuses cells of more than 128 KB, and a long conversation has more."""
 
 
-def _csv(text: str, file: str, problems: Problems) -> Table:
+def _csv(text: str, file: str, problems: Problems) -> tuple[Iterator[Row], Sequence[str]]:
     csv.field_size_limit(_WIDEST)
     reader = csv.reader(StringIO(text, newline=""), strict=True)
-    rows: list[Row] = []
     try:
         header = next(reader, [])
-        for name, count in Counter(header).items():
-            if count > 1:
-                message = f"column {seen(name)} stands {count} times"
-                problems.add("header", Problem(file=file, line=1, message=message))
-        line = reader.line_num + 1
-        for cells in reader:
-            if cells:
-                named = dict(zip(header, cells, strict=False))
-                row = Row(file, len(rows) + 1, line, named, is_text=True)
-                rows.append(row)
-                if len(cells) != len(header):
-                    message = f"{len(cells)} cells for {len(header)} columns"
-                    problems.add("cells", row.problem("", message))
-            line = reader.line_num + 1
     except csv.Error as exc:
         raise _Unreadable(f"not readable as CSV: {exc}", reader.line_num) from exc
-    return Table(rows, header)
+    for name, count in Counter(header).items():
+        if count > 1:
+            message = f"column {seen(name)} stands {count} times"
+            problems.add("header", Problem(file=file, line=1, message=message))
+
+    def rows() -> Iterator[Row]:
+        number, line = 0, reader.line_num + 1
+        try:
+            for cells in reader:
+                if cells:
+                    number += 1
+                    named = dict(zip(header, cells, strict=False))
+                    row = Row(file, number, line, named, is_text=True)
+                    if len(cells) != len(header):
+                        message = f"{len(cells)} cells for {len(header)} columns"
+                        problems.add("cells", row.problem("", message))
+                    yield row
+                line = reader.line_num + 1
+        except csv.Error as exc:
+            raise _Unreadable(f"not readable as CSV: {exc}", reader.line_num) from exc
+
+    return rows(), header
 
 
-def _jsonl(text: str, file: str, problems: Problems) -> Table:
-    rows: list[Row] = []
-    columns: dict[str, None] = {}
+def _jsonl(text: str, file: str, problems: Problems, columns: dict[str, None]) -> Iterator[Row]:
+    """Give the rows, and add to the columns what each of them has."""
     number = 0
     # Not `splitlines`, which breaks at U+2028 too.
     for line, record in enumerate(text.split("\n"), 1):
@@ -165,12 +280,38 @@ def _jsonl(text: str, file: str, problems: Problems) -> Table:
             broken = Row(file, number, line, {})
             problems.add("unreadable", broken.problem("", f"wants an object, not {seen(cells)}"))
             continue
-        rows.append(Row(file, number, line, cells))
         columns |= dict.fromkeys(cells)
-    return Table(rows, columns)
+        yield Row(file, number, line, cells)
 
 
-def _parquet(path: Path, file: str, wanted: Sequence[str]) -> Table:
+def _parquet(path: Path, file: str, wanted: Collection[str]) -> tuple[Iterator[Row], Sequence[str]]:
+    table, columns = _arrow(path, wanted)
+    rows = (Row(file, number, None, cells) for number, cells in enumerate(table.to_pylist(), 1))
+    return rows, columns
+
+
+def _parquet_columns(path: Path, file: str, wanted: Collection[str]) -> Columns:
+    import pyarrow as pa  # noqa: PLC0415 # an extra, and slow to import
+
+    table, names = _arrow(path, wanted)
+    found = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        plain = column.combine_chunks()
+        if pa.types.is_dictionary(plain.type):
+            plain = plain.dictionary_decode()
+        try:
+            coded = plain.dictionary_encode(null_encoding="encode")
+        except pa.ArrowException as exc:
+            raise _Unreadable(f"column {seen(name)} holds no plain cells: {exc}") from exc
+        codes = coded.indices.to_numpy().astype(np.int64)
+        found[name] = Column(codes, coded.dictionary.to_pylist())
+    return Columns(
+        file=file, n_rows=table.num_rows, lines=None, names=names, columns=found, is_text=False
+    )
+
+
+def _arrow(path: Path, wanted: Collection[str]) -> tuple[Any, Sequence[str]]:
+    """Read columns of Parquet; give them as an Arrow table, and the names of all."""
     try:
         import pyarrow as pa  # noqa: PLC0415 # an extra, and slow to import
         import pyarrow.parquet as pq  # noqa: PLC0415 # the same
@@ -178,12 +319,10 @@ def _parquet(path: Path, file: str, wanted: Sequence[str]) -> Table:
         raise _Unreadable("Parquet wants pyarrow: pip install 'sortition[parquet]'") from exc
     try:
         with pq.ParquetFile(path) as parquet:
-            columns = parquet.schema_arrow.names
-            table = parquet.read(columns=[name for name in wanted if name in columns])
+            columns: Sequence[str] = parquet.schema_arrow.names
+            return parquet.read(columns=[name for name in wanted if name in columns]), columns
     except (OSError, pa.ArrowException) as exc:
         raise _Unreadable(f"not readable as Parquet: {exc}") from exc
-    rows = [Row(file, number, None, cells) for number, cells in enumerate(table.to_pylist(), 1)]
-    return Table(rows, columns)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

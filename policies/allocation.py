@@ -14,7 +14,7 @@ a_k = min_j c_kj σ²_kj; the same algebra holds for `panel`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -83,21 +83,21 @@ def oracle_allocation(
     if not budget > 0:
         raise ValueError(f"budget: wants a positive number, not {budget!r}")
     k = np.arange(len(given.variance))
-    if target == "population":
+    # Without any noise judges are alike, and the population is what one of them says.
+    if target == "population" and (given.variance.any() or given.interaction > 0):
         return _population(given, float(budget))
-    if target == "common":
+    if target == "panel":
+        judge = np.full(len(k), -1) if given.variance.shape[1] > 1 else np.zeros(len(k), np.int64)
+        a = np.sqrt(given.needs * given.cost).sum(axis=1) ** 2
+        share, objective = shares(a, p)
+        counts = _within(given, a, share * budget)
+    else:
         judge = cheapest_precision(given.variance, given.cost)
         price = given.cost[judge] if given.cost.ndim == 1 else given.cost[k, judge]
         a = given.variance[k, judge] * price
-    else:
-        judge = np.full(len(k), -1) if given.variance.shape[1] > 1 else np.zeros(len(k), np.int64)
-        a = np.sqrt(given.needs * given.cost).sum(axis=1) ** 2
-    share, objective = shares(a, p)
-    if target == "common":
+        share, objective = shares(a, p)
         counts = np.zeros(given.variance.shape)
         counts[k, judge] = share * budget / price
-    else:
-        counts = _within(given, a, share * budget)
     return Allocation(
         judge=judge,
         share=share,
@@ -129,13 +129,14 @@ def exponent(p: float) -> float:
 
 def cheapest_precision(variance: Array, cost: Array) -> Counts:
     """Choose each item's judge: least c σ², of equal ones the cheaper, then the first; (K,)."""
-    product = variance * cost
-    is_best = product <= product.min(axis=1, keepdims=True) * (1 + TIED)
+    # Judges as rows: reducing over the long axis is twice as fast.
+    product = np.multiply(variance.T, cost[:, None] if cost.ndim == 1 else cost.T, order="C")
+    is_best = product <= product.min(axis=0) * (1 + TIED)
     if cost.ndim == 1:
         by_price = np.argsort(cost, kind="stable")
-        best: Counts = by_price[is_best[:, by_price].argmax(axis=1)]
+        best: Counts = by_price[is_best[by_price].argmax(axis=0)]
         return best
-    return np.asarray(np.where(is_best, cost, np.inf).argmin(axis=1), dtype=np.int64)
+    return np.asarray(np.where(is_best, cost.T, np.inf).argmin(axis=0), dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -274,6 +275,30 @@ def error_of(variance: Array, p: float) -> float:
     return float(np.sqrt(top) * ((variance / top) ** (p / 2)).sum() ** (1 / p))
 
 
+def item_variances(
+    counts: Counts,
+    variance: Array,
+    target: Target,
+    weights: ArrayLike | None = None,
+    *,
+    interaction: float = 0.0,
+) -> Array:
+    """Give the variances of items' scores for given counts, (K,); nan for an item without calls.
+
+    With `common` the item's answers are averaged by the judges' precisions.
+    """
+    given = _Given.read(variance, np.ones(counts.shape), 2, target, weights, interaction)
+    is_asked = counts > 0
+    if target == "panel":
+        parts = np.divide(given.needs, counts, out=np.zeros(counts.shape), where=is_asked)
+        total = parts.sum(axis=1)
+    else:
+        eta2 = given.interaction if target == "population" else 0.0
+        precision = _precision(counts, given.variance, eta2).sum(axis=1)
+        total = np.divide(1, precision, out=np.zeros(len(counts)), where=precision > 0)
+    return np.where(is_asked.any(axis=1), total, np.nan)
+
+
 # --- whole calls -------------------------------------------------------------------------------
 
 
@@ -316,7 +341,8 @@ def integer_plan(
     shape = given.variance.shape
     price = np.broadcast_to(whole.astype(np.int64), shape)
     counts = np.zeros(shape, np.int64) if at_least is None else at_least.astype(np.int64)
-    most = np.full(shape, _NO_BOUND) if at_most is None else np.maximum(at_most, counts)
+    most = _NO_BOUND if at_most is None else np.maximum(at_most, counts)
+    most = np.broadcast_to(most, shape)
     cells = _cells(given, counts, most, price)
     needed = int((counts * price).sum() + ((cells.count - cells.of(counts)) * cells.price).sum())
     if needed > budget:
@@ -326,7 +352,10 @@ def integer_plan(
         )
     left = int(budget) - needed
     if cells.eta2 is None:
-        left -= _fill(cells, given.p, left)
+        # Of the maximum norm's best whole plan a real plan that leaves a call for every cell,
+        # rounded down, is a part; one of all the money need not be.
+        spare = int(cells.price.sum()) if np.isinf(given.p) else 0
+        left -= _fill(cells, given.p, max(left - spare, 0))
     _spend_rest(cells, given.p, left)
     np.put_along_axis(counts, cells.judge, cells.count, axis=1)
     return counts
@@ -354,21 +383,23 @@ class _Cells:
         return np.take_along_axis(table, self.judge, axis=1)
 
     def variance(self) -> Array:
-        """Give the items' variances, (K,); a cell that was never asked adds nothing to a sum."""
+        """Give the items' variances, (K,); 0 where nothing was asked, for nothing can be."""
         n = self.count
         if self.eta2 is None:
-            return np.divide(self.needs, n, out=np.zeros(n.shape), where=n > 0).sum(axis=1)
-        precision: Array = _precision(n, self.needs, self.eta2).sum(axis=1)
-        return 1 / precision
+            parts = np.divide(self.needs, n, out=np.zeros(n.shape), where=n > 0)
+            return np.asarray(parts.sum(axis=1))
+        precision = _precision(n, self.needs, self.eta2).sum(axis=1)
+        return np.asarray(np.divide(1, precision, out=np.zeros(len(n)), where=precision > 0))
 
     def variance_with_one_more(self, before: Array) -> Array:
         """Give the items' variances if one cell had one more call, (K, n)."""
         n = self.count
         if self.eta2 is None:
             gain = np.divide(self.needs, n * (n + 1.0), out=np.zeros(n.shape), where=n > 0)
-            return before[:, None] - gain
+            return np.asarray(before[:, None] - gain)
         more = _precision(n + 1, self.needs, self.eta2) - _precision(n, self.needs, self.eta2)
-        return 1 / (1 / before[:, None] + more)
+        worth = np.divide(1, before, out=np.zeros(len(n)), where=before > 0)[:, None] + more
+        return np.divide(1, worth, out=np.zeros(n.shape), where=(before[:, None] > 0) & (worth > 0))
 
 
 def _cells(given: _Given, least: Counts, most: Counts, price: Counts) -> _Cells:
@@ -377,7 +408,8 @@ def _cells(given: _Given, least: Counts, most: Counts, price: Counts) -> _Cells:
     judge = np.broadcast_to(np.arange(n_judges), (n_items, n_judges))
     needs, eta2 = given.variance, None
     if given.target == "common":
-        open_variance = np.where(most > 0, needs, np.inf) if (most <= 0).any() else needs
+        may_grow = most > least
+        open_variance = needs if may_grow.all() else np.where(may_grow, needs, np.inf)
         judge = cheapest_precision(open_variance, given.cost)[:, None]
         needs = np.take_along_axis(needs, judge, axis=1)
     elif given.target == "panel":
@@ -397,7 +429,8 @@ def _cells(given: _Given, least: Counts, most: Counts, price: Counts) -> _Cells:
         must[:, given.omega == 0] = 0
     elif eta2 is not None:
         must[:] = 0
-        first = ((needs + eta2) * cells.price).argmin(axis=1)
+        worth = np.where(cells.most > cells.count, (needs + eta2) * cells.price, np.inf)
+        first = worth.argmin(axis=1)
         must[np.arange(n_items), first] = least.sum(axis=1) == 0
     cells.count = np.maximum(cells.count, np.minimum(must, cells.most))
     return cells
@@ -474,11 +507,17 @@ def _spend_rest(cells: _Cells, p: float, left: int) -> None:
         if cells.eta2 is not None or np.isinf(p):
             # The order changes with every call: not more than the better half at a time.
             at = at[: max(1, len(at) // 2)]
-        spent = np.cumsum(price[at])
+        # While there is money for many such rounds, several calls at once.
+        step = max(1, left // (_ROUNDS_AHEAD * int(price[at].sum())))
+        more = np.minimum(step, most[at] - count[at])
+        spent = np.cumsum(price[at] * more)
         n = int(np.searchsorted(spent, left, side="right"))
-        count[at[:n]] += 1
+        count[at[:n]] += more[:n]
         cells.count = count.reshape(gain.shape)
         left -= int(spent[n - 1])
+
+
+_ROUNDS_AHEAD = 16
 
 
 def _gains(before: Array, after: Array, p: float) -> Array:
@@ -492,7 +531,7 @@ def _gains(before: Array, after: Array, p: float) -> Array:
     return np.asarray(gains)
 
 
-def judge_shares(counts: Counts, cost: Array, names: tuple[str, ...]) -> Mapping[str, float]:
-    """Give each judge's share of the money of a plan."""
-    money = (counts * cost).sum(axis=0)
-    return dict(zip(names, (money / max(money.sum(), 1)).tolist(), strict=True))
+def judge_shares(money: Counts, names: Sequence[str]) -> dict[str, float]:
+    """Give each judge's share of the money of a plan, (K, J)."""
+    by_judge = money.sum(axis=0)
+    return dict(zip(names, (by_judge / max(int(by_judge.sum()), 1)).tolist(), strict=True))

@@ -21,7 +21,7 @@ judges agree in the pilot would be taken for noiseless, and starve."""
 MOST_WEIGHT = 20.0
 """The strongest pull that is estimated, in degrees of freedom."""
 
-_FLOOR = 1e-4
+FLOOR = 1e-4
 """Least variance of the fit, in squares of the scale's span."""
 
 _ROUNDS = 12
@@ -42,25 +42,32 @@ class Noise(NamedTuple):
 def fitted(variance: Array, df: Array, span: float) -> Array:
     """Fit item factor times judge level, (K, J), to sample variances.
 
-    By turns u_j = Σ_k df s²/d_k / Σ_k df and d_k = (Σ_j df s²/u_j + 5)/(Σ_j df + 5). Cells without
-    repeats (df 0) take part in nothing. A judge without any is given half the span.
+    By turns u_j = Σ_k df s²/d_k(-j) / Σ_k df and d_k = (Σ_j df s²/u_j + 5)/(Σ_j df + 5), where
+    d_k(-j) leaves judge j out: divided by a factor of its own making, the level of a near-binary
+    judge, which shows nothing on most items and much on a few, would come out far too low. The
+    table is then scaled so that its mean is that of the variances. Cells without repeats (df 0)
+    take part in nothing. A judge without any is given half the span.
 
     Parameters
     ----------
     variance, df : (K, J), unbiased sample variances and their degrees of freedom
     """
-    squares = np.where(df > 0, variance * df, 0.0)
-    total, df_judge, df_item = df.sum(), df.sum(axis=0), df.sum(axis=1)
-    floor = _FLOOR * span**2
-    if total == 0:
+    floor = FLOOR * span**2
+    if not df.any():
         return np.full(variance.shape, span**2 / 4)
-    factor = np.ones(len(variance))
+    squares, df_judge = np.where(df > 0, variance * df, 0.0), df.sum(axis=0)
+    weight = df.sum(axis=1, keepdims=True) + ITEM_WEIGHT
+    of_others = np.ones(variance.shape)
     for _ in range(_ROUNDS):
-        level = (squares / factor[:, None]).sum(axis=0) / np.maximum(df_judge, 1)
+        level = (squares / of_others).sum(axis=0) / np.maximum(df_judge, 1)
         level = np.maximum(level, floor)
-        factor = ((squares / level).sum(axis=1) + ITEM_WEIGHT) / (df_item + ITEM_WEIGHT)
-    level = np.where(df_judge > 0, level, span**2 / 4)
-    return np.maximum(factor[:, None] * level, floor)
+        ratio = squares / level
+        total = ratio.sum(axis=1, keepdims=True) + ITEM_WEIGHT
+        of_others = (total - ratio) / (weight - df)
+    fit = total / weight * level
+    fit *= squares.sum() / (df * fit).sum()
+    fit[:, df_judge == 0] = total / weight * span**2 / 4
+    return np.asarray(np.maximum(fit, floor))
 
 
 def shrunk(variance: Array, df: Array, span: float, weight: float | None) -> Noise:
@@ -89,12 +96,16 @@ def plain(variance: Array, df: Array, span: float, tau: float) -> Noise:
 def _estimated_weight(variance: Array, df: Array, fit: Array) -> float:
     """Estimate the pull that has the least squared error, as in linear credibility.
 
-    With r = s²/fit of mean 1 and normal scores, E r² = (1 + t)(1 + 2/df), where t is the variance
-    of the true ratio; the best linear weight on the fit is then 2 (1 + t)/t degrees of freedom.
+    With r = s²/fit and normal scores, E r² = (E r)² (1 + t)(1 + 2/df), where t is the relative
+    variance of the true ratio; the best linear weight on the fit is then 2 (1 + t)/t degrees of
+    freedom.
     """
     known = df > 0
     if not known.any():
         return MOST_WEIGHT
-    r2 = (variance[known] / fit[known]) ** 2
-    spread = float(np.average(r2 / (1 + 2 / df[known]), weights=df[known])) - 1
+    r, df = variance[known] / fit[known], df[known]
+    mean = float(np.average(r, weights=df))
+    if mean == 0:
+        return MOST_WEIGHT
+    spread = float(np.average(r**2 / (1 + 2 / df), weights=df)) / mean**2 - 1
     return MOST_WEIGHT if spread <= 0 else min(MOST_WEIGHT, 2 * (1 + spread) / spread)

@@ -6,7 +6,6 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from orchestrator.core.budget import BudgetView
@@ -23,9 +22,9 @@ from orchestrator.core.ids import JudgeIx, QNo, UnitIx
 from orchestrator.core.ports import FINISH, PAUSE, Plugin, PolicyEvent, Turn
 from orchestrator.core.query import Kind, Query
 from orchestrator.core.records import Record
-from orchestrator.core.seeds import Stream
 from orchestrator.core.study import Study
 from orchestrator.core.wire import Json
+from policies.order import Strata, unit_order
 
 
 class UniformConfig(BaseModel):
@@ -40,7 +39,7 @@ class UniformConfig(BaseModel):
 
     kind: Literal["uniform"]
     max_repeats: PositiveInt | None = None
-    strata: Literal["proportional", "ignore"] = "proportional"
+    strata: Strata = "proportional"
 
 
 @dataclass(slots=True)
@@ -168,24 +167,7 @@ class Uniform:
             self._rounds = {r: self._rounds.get(r) or self._order(r) for r in places}
 
     def _order(self, replicate: int) -> list[int]:
-        """Draw the order of all units in a round.
-
-        An item's place is (k + u)/n: k counts the items of its stratum that come before it, n all
-        of them, u is uniform and the same for the stratum. So each stratum's share of a prefix
-        differs from its share of the whole by at most one item.
-        """
-        frame = self._study.frame
-        rng = self._study.seeds.stream(Stream.POLICY, replicate)
-        shuffled = rng.permutation(frame.n_items)
-        place = np.empty(frame.n_items)
-        strata = frame.stratum if self._config.strata == "proportional" else np.zeros_like(shuffled)
-        for stratum in np.unique(strata):
-            members = shuffled[strata[shuffled] == stratum]
-            place[members] = (np.arange(len(members)) + rng.random()) / len(members)
-        items = np.argsort(place, kind="stable")
-        arms = rng.permuted(np.tile(np.arange(frame.n_arms), (frame.n_items, 1)), axis=1)
-        units: list[int] = (items[:, None] * frame.n_arms + arms).ravel().tolist()
-        return units
+        return unit_order(self._study, replicate, strata=self._config.strata)
 
 
 PLUGIN = Plugin(config=UniformConfig, build=Uniform)

@@ -56,6 +56,18 @@ def shared_examples() -> Path:
     return _shared("design/examples")
 
 
+@pytest.fixture(scope="session")
+def shared_gold() -> Path:
+    """The folder of values that independent programs computed."""
+    return _shared("gold")
+
+
+@pytest.fixture(scope="session")
+def shared_tools() -> Path:
+    """The folder of small programs to compare with."""
+    return _shared("tools")
+
+
 def _shared(name: str) -> Path:
     if not SHARED.is_dir():
         pytest.skip("the recorded data are not beside this checkout")

@@ -467,10 +467,10 @@ def test_bad_rows_are_named_with_row_and_line(sortition, campaign, tmp_path):
 
 
 def test_what_comes_later_is_refused_by_name(sortition, campaign):
-    changed(campaign, "kind: uniform, max_repeats: 1", "kind: est_ivwe")
+    changed(campaign, "kind: uniform, max_repeats: 1", "kind: subsample")
     code, _, err = sortition("run", campaign)
     assert code == 2
-    assert "est_ivwe is planned and not built yet" in err
+    assert "subsample is planned and not built yet" in err
     assert "policy.kind" in err
 
 
@@ -563,11 +563,11 @@ def test_a_password_in_a_url_reaches_no_file_of_the_run(sortition, campaign, tmp
 
 def test_what_comes_later_validates_and_is_named(sortition, campaign):
     """A file for what is planned is valid; validate says what `run` will refuse."""
-    changed(campaign, "kind: uniform, max_repeats: 1", "kind: est_ivwe")
+    changed(campaign, "kind: uniform, max_repeats: 1", "kind: subsample")
     code, out, err = sortition("validate", campaign)
     assert code == 0
     assert "valid, but it can't be run yet" in out
-    assert "est_ivwe is planned" in err
+    assert "subsample is planned" in err
 
 
 def test_an_output_that_can_not_be_made_is_refused_before_the_run(sortition, campaign, tmp_path):
@@ -605,12 +605,14 @@ def test_a_precision_target_has_the_level_of_its_interval(sortition, campaign):
     assert "stop.confidence" in err
 
 
-def test_a_watched_stop_is_refused_by_name(sortition, campaign):
-    code, _, err = sortition(
-        "run", campaign, "--set", "stop={target_half_width: 1, check: anytime}"
-    )
+def test_what_no_estimate_can_watch_is_refused_by_name(sortition, campaign):
+    stop = "stop={target_half_width: 1, check: anytime}"
+    code, _, err = sortition("run", campaign, "--set", stop, "--set", "policy.kind=uniform")
+    assert code in {0, 3}
+    each = "estimate=[{name: scores, kind: score_means, per: unit}]"
+    code, _, err = sortition("run", campaign, "--set", stop, "--set", each)
     assert code == 2
-    assert "score_means has no sequence that holds under watching yet" in err
+    assert "scores of units have no sequence that holds anytime" in err
 
 
 def test_no_name_or_text_breaks_a_run_or_a_console(sortition, campaign, tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import orchestrator
 
 
 def test_the_package_offers_these_names():
-    assert orchestrator.__all__ == ["Campaign", "Result", "resume"]
+    assert orchestrator.__all__ == ["Campaign", "OwnLoop", "Question", "Result", "Usage", "resume"]
     assert all(hasattr(orchestrator, name) for name in orchestrator.__all__)
 
 

@@ -1,8 +1,10 @@
-"""Commands that look at a campaign file and send nothing: `validate`."""
+"""Commands that look at a campaign file and send nothing: `validate`, `preview`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,12 +12,16 @@ from orchestrator.cli.common import (
     DEFAULT_FILE,
     AsJson,
     File,
+    Mock,
     Settings,
     app,
     overrides,
     print_json,
     say,
 )
+
+if TYPE_CHECKING:
+    from orchestrator.previewing import Preview
 
 
 @app.command()
@@ -58,3 +64,57 @@ def validate(
         f"policy {campaign.file.campaign.policy.kind}"
     )
     say(f"next: sortition run {file}")
+
+
+@app.command()
+def preview(
+    file: File = DEFAULT_FILE,
+    item: Annotated[str | None, typer.Option("--item", help="The item, by its id.")] = None,
+    arm: Annotated[str | None, typer.Option("--arm", help="The arm.")] = None,
+    judge: Annotated[str | None, typer.Option("--judge", help="The judge, by its name.")] = None,
+    mock: Mock = False,
+    set_: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the exact request of a question, what it holds and what it costs; sends nothing."""
+    from orchestrator.campaign import Campaign
+    from orchestrator.planned import PLANNED
+    from orchestrator.previewing import preview as previewed
+
+    campaign = Campaign.from_yaml(file, overrides(set_), mock=mock)
+    adapters = {judge.adapter for judge in campaign.file.campaign.judges}
+    later = sorted(adapters & PLANNED["judges"].keys()) if not mock else []
+    blueprint = (campaign.for_own_loop() if later else campaign).build()
+    shown = previewed(blueprint, item=item, arm=arm, judge=judge)
+    if as_json:
+        print_json(shown.as_json())
+        return
+    for name in later:
+        say(f"later: {name} is not built yet; calls are bounded as in a loop of one's own")
+    for line in _question(shown):
+        typer.echo(line)
+    say("nothing was sent")
+    say(f"next: sortition plan {file}")
+
+
+def _question(shown: Preview) -> Iterator[str]:
+    """Write out a question: whom it asks about what, its messages, its schema, its price."""
+    from orchestrator.core.money import format_usd
+    from orchestrator.previewing import turns
+
+    mock = "mock: no judge is real, and no money is spent\n" if shown.mock else ""
+    first = (
+        "the policy asks it first" if shown.is_first else "not the one that the policy asks first"
+    )
+    arm = f"   arm {shown.arm}" if shown.arm else ""
+    model = f" {shown.model}" if shown.model else ""
+    yield f"{mock}question  item {shown.item}{arm}   judge {shown.judge} ({shown.adapter}{model})   {first}"
+    for number, turn in enumerate(turns(shown.request), start=1):
+        yield f"--- message {number}, role {turn.role}"
+        yield turn.content.rstrip("\n")
+    yield "--- JSON Schema of the answer"
+    yield json.dumps(shown.request.schema, indent=1, ensure_ascii=False)
+    yield "---"
+    yield f"bound     {shown.input_tok:,} input + {shown.output_tok:,} output tokens at most"
+    yield f"hold      {format_usd(shown.hold)}, before the call is sent"
+    yield f"expected  {format_usd(shown.expected)}   ({shown.price})"

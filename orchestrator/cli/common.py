@@ -6,11 +6,14 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from orchestrator.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from orchestrator.campaign import Campaign
 
 app = typer.Typer(
     name="sortition",
@@ -46,6 +49,13 @@ Settings = Annotated[
     typer.Option("--set", metavar="PATH=VALUE", help="Set a field over the file; repeatable."),
 ]
 
+Mock = Annotated[bool, typer.Option("--mock", help="Put a mock in the place of every judge.")]
+Limit = Annotated[
+    int | None,
+    typer.Option("-n", "--limit", min=1, help="Take a random sample of so many items."),
+]
+Seed = Annotated[int | None, typer.Option("--seed", min=0, help="Over the file's seed.")]
+
 
 def runs() -> Path:
     """Give the folder that runs live in."""
@@ -77,6 +87,28 @@ def overrides(settings: Sequence[str] | None) -> dict[str, object]:
             raise ConfigError(f"--set {setting}: wants PATH=VALUE, as in budget.usd=5")
         found[path] = value
     return found
+
+
+def campaign_of(
+    file: Path,
+    *,
+    budget_usd: str | None,
+    mock: bool,
+    limit: int | None,
+    seed: int | None,
+    set_: Sequence[str] | None,
+    env_file: Sequence[Path] | None,
+) -> Campaign:
+    """Load a campaign file with what the command line says over it."""
+    from orchestrator.campaign import Campaign as Loaded
+
+    read_env_files(env_file)
+    wanted = overrides(set_)
+    if budget_usd is not None:
+        wanted["budget.usd"] = budget_usd
+    if seed is not None:
+        wanted["seed"] = seed
+    return Loaded.from_yaml(file, wanted, mock=mock, limit=limit)
 
 
 def read_env_files(files: Sequence[Path] | None) -> None:

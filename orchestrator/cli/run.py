@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -18,23 +18,38 @@ from orchestrator.cli.common import (
     EnvFiles,
     File,
     Jobs,
+    Limit,
+    Mock,
     RunArgument,
+    Seed,
     Settings,
     Yes,
     app,
-    overrides,
+    campaign_of,
     print_json,
     read_env_files,
     runs,
     say,
 )
 from orchestrator.cli.display import DisplayOption, chosen_display, watching
+from orchestrator.cli.plan import PLAN_NAME, show_plan
 from orchestrator.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from orchestrator.campaign import Campaign
     from orchestrator.session import Result
 
+GATE_FAILED = 1
+ExitCodeOnFail = Annotated[
+    int,
+    typer.Option(
+        "--exit-code-on-fail",
+        metavar="N",
+        min=0,
+        max=255,
+        help="End with N instead of 1 where a gate failed.",
+    ),
+]
 MOCK_NOTE = "mock campaign: no judge is real, and no money is spent"
 
 
@@ -45,15 +60,10 @@ def run(
         Path | None, typer.Option("--run-dir", help="Where the run lives; resumes what is there.")
     ] = None,
     budget_usd: Budget = None,
-    mock: Annotated[
-        bool, typer.Option("--mock", help="Put a mock in the place of every judge.")
-    ] = False,
+    mock: Mock = False,
     jobs: Jobs = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("-n", "--limit", min=1, help="Take a random sample of so many items."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Over the file's seed.")] = None,
+    limit: Limit = None,
+    seed: Seed = None,
     set_: Settings = None,
     env_file: EnvFiles = None,
     yes: Yes = False,
@@ -68,26 +78,27 @@ def run(
     quiet: Annotated[
         bool, typer.Option("-q", "--quiet", help="Show nothing while it runs.")
     ] = False,
+    exit_code_on_fail: ExitCodeOnFail = GATE_FAILED,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Plan it, as `sortition plan` does; send nothing.")
+    ] = False,
 ) -> None:
     """Run a campaign within its budget."""
-    from orchestrator.campaign import Campaign
-
-    read_env_files(env_file)
-    wanted = overrides(set_)
-    if budget_usd is not None:
-        wanted["budget.usd"] = budget_usd
-    if seed is not None:
-        wanted["seed"] = seed
-    campaign = Campaign.from_yaml(file, wanted, mock=mock, limit=limit)
+    campaign = campaign_of(
+        file, budget_usd=budget_usd, mock=mock, limit=limit, seed=seed, set_=set_, env_file=env_file
+    )
     _check_outputs(output or [])
-    _introduce(campaign, yes=yes)
+    if dry_run:
+        show_plan(campaign, file.parent / PLAN_NAME, jobs=jobs, as_json=as_json)
+        return
+    _introduce(campaign, jobs=jobs, yes=yes)
     if as_json:
         opened = campaign.build().crew.opened
         launch = {"name": opened.identity["name"], "mock": opened.identity["mock"]}
         print_json({"record": "launch", **launch, "cap_nano_usd": opened.cap})
     with _frozen_heap(), watching(chosen_display(display, as_json=as_json, quiet=quiet)) as observe:
         result = campaign.run(run_dir, max_in_flight=jobs, observe=observe)
-    _finish(result, output or [], as_json=as_json)
+    _finish(result, output or [], as_json=as_json, on_fail=exit_code_on_fail)
 
 
 @app.command()
@@ -99,6 +110,7 @@ def resume(
     yes: Yes = False,
     display: DisplayOption = None,
     as_json: AsJson = False,
+    exit_code_on_fail: ExitCodeOnFail = GATE_FAILED,
 ) -> None:
     """Go on with a run; by default the newest unfinished one."""
     from orchestrator import rundir
@@ -117,29 +129,21 @@ def resume(
         result = go_on(directory, changes, max_in_flight=jobs, observe=observe)
     if wanted is not None and wanted != result.data.spend.cap:
         say("this run has nothing to go on with: it was only read again, its cap is as before")
-    _finish(result, [], as_json=as_json)
+    _finish(result, [], as_json=as_json, on_fail=exit_code_on_fail)
 
 
 # --- before and after ---
 
 
-def _introduce(campaign: Campaign, *, yes: bool) -> None:
-    """Say what will run and what it can cost at most; ask where money is real."""
+def _introduce(campaign: Campaign, *, jobs: int | None, yes: bool) -> None:
+    """Say what will run, what it will likely cost and can cost at most; ask where money is real."""
     from orchestrator.core.money import format_usd
+    from orchestrator.report.planning import plan_lines
 
+    for line in plan_lines(campaign.plan(max_in_flight=jobs, rivals=False)):
+        say(line)
     blueprint = campaign.build()
     opened = blueprint.crew.opened
-    frame = blueprint.study.frame
-    arms = f" x {frame.n_arms} arms" if frame.n_arms > 1 else ""
-    cap = (
-        "no dollar cap"
-        if opened.cap is None
-        else f"cap {format_usd(opened.cap, decimals=2)} (hard)"
-    )
-    policy = blueprint.file.campaign.policy.kind
-    say(f"campaign  {blueprint.name}   {frame.n_items:,} items{arms}   policy {policy}   {cap}")
-    for judge, price in zip(blueprint.crew.judges, blueprint.prices, strict=True):
-        say(f"judge     {judge.name}   {_price(price.card)}   ({price.source})")
     for warning in blueprint.warnings:
         say(f"warning   {warning}")
     if blueprint.is_mock:
@@ -165,14 +169,6 @@ def _check_outputs(outputs: Sequence[Path]) -> None:
             )
 
 
-def _price(card: Any) -> str:
-    if card.is_free:
-        return "free"
-    if card.per_call:
-        return f"${card.per_call / 1e12:g} a call"
-    return f"${card.input / 1e6:g} / ${card.output / 1e6:g} per 1M tokens in / out"
-
-
 def _confirm(*, is_real: bool, yes: bool, amount: str | None) -> None:
     if not is_real or yes:
         return
@@ -184,7 +180,7 @@ def _confirm(*, is_real: bool, yes: bool, amount: str | None) -> None:
         raise typer.Exit(2)
 
 
-def _finish(result: Result, outputs: Sequence[Path], *, as_json: bool) -> NoReturn:
+def _finish(result: Result, outputs: Sequence[Path], *, as_json: bool, on_fail: int) -> NoReturn:
     from orchestrator import rundir
     from orchestrator.report.screen import closing_lines
 
@@ -204,7 +200,7 @@ def _finish(result: Result, outputs: Sequence[Path], *, as_json: bool) -> NoRetu
             say(f"next: sortition resume {result.directory}")
         else:
             say(f"next: sortition verify {result.directory}")
-    sys.exit(result.exit_code)
+    sys.exit(on_fail if result.exit_code == GATE_FAILED else result.exit_code)
 
 
 @contextmanager

@@ -193,7 +193,7 @@ class JudgeSetting:
     """What an adapter is built from besides its own config.
 
     `truth` (n_units, n_criteria) float64 is the known truth of mock campaigns, None where the data
-    hold none.
+    hold none. `recording` is what a recorded judge answers from where that is no file.
     """
 
     name: str
@@ -201,4 +201,5 @@ class JudgeSetting:
     study: Study
     max_output_tok: int
     truth: Any = None
+    recording: Any = None
     model: str = ""

@@ -24,11 +24,11 @@ from orchestrator.core.ids import QNo
 from orchestrator.core.judge import Judge
 from orchestrator.core.money import Nano, PriceCard, cost
 from orchestrator.core.ports import Unreadable
-from orchestrator.core.query import Judged, Missing, Outcome, Query
-from orchestrator.core.wire import Attempt, Billing, Reply, Request
+from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, Query
+from orchestrator.core.wire import Attempt, Billing, Reply, Request, Usage
 from orchestrator.engine.crew import Archive
 
-_backoff = wait_exponential_jitter(initial=1.0, max=60.0)
+BACKOFF = wait_exponential_jitter(initial=1.0, max=60.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,11 +88,13 @@ class Series:
         at = _Progress(job, self._clock)
         parks = None
         try:
-            outcome = self._outcome(at, await self._reply(at))
+            outcome = answered(job, at.number, await self._reply(at), self._archive)
         except _TakenBackError:
             return None
         except JudgeError as error:
-            outcome = _missing(at, error)
+            outcome = unanswered(
+                job, at.number, error.reason, error.billing, usage=error.usage, detail=str(error)
+            )
             parks = str(error) if error.parks_judge else None
         return Arrival(
             job=job,
@@ -131,34 +133,65 @@ class Series:
             reraise=True,
         )(again)
 
-    def _outcome(self, at: _Progress, reply: Reply) -> Outcome:
-        job = at.job
-        flags = reply.flags
-        if reply.usage is None:
-            charge, flags = job.hold, (*flags, "usage_missing")
-        else:
-            charge = cost(reply.usage, job.card)
-        said = job.judge.rubric.read(job.query, reply)
-        blob = self._archive.reply(reply)
-        if isinstance(said, Unreadable):
-            return Missing(
-                reason=said.reason,
-                cost=charge,
-                uncertain=Nano(0),
-                attempts=at.number,
-                usage=reply.usage,
-                detail=said.detail,
-                blob=blob,
-            )
-        return Judged(
-            observations=said,
+
+def answered(job: Job, number: int, reply: Reply, archive: Archive) -> Outcome:
+    """Read and price the reply of an attempt; without usage the whole hold is charged."""
+    flags = reply.flags
+    if reply.usage is None:
+        charge, flags = job.hold, (*flags, "usage_missing")
+    else:
+        charge = cost(reply.usage, job.card)
+    said = job.judge.rubric.read(job.query, reply)
+    blob = archive.reply(reply)
+    if isinstance(said, Unreadable):
+        return Missing(
+            reason=said.reason,
             cost=charge,
+            uncertain=Nano(0),
+            attempts=number,
             usage=reply.usage,
-            served_model=reply.served_model,
-            origin=reply.origin,
+            detail=said.detail,
             blob=blob,
-            flags=flags,
         )
+    return Judged(
+        observations=said,
+        cost=charge,
+        usage=reply.usage,
+        served_model=reply.served_model,
+        origin=reply.origin,
+        blob=blob,
+        flags=flags,
+    )
+
+
+def unanswered(
+    job: Job,
+    number: int,
+    reason: MissingReason,
+    billing: Billing,
+    *,
+    usage: Usage | None = None,
+    detail: str = "",
+) -> Missing:
+    """Price an attempt that brought no reply."""
+    charge = uncertain = Nano(0)
+    match billing:
+        case Billing.YES:
+            charge = job.hold if usage is None else cost(usage, job.card)
+        case Billing.UNKNOWN:
+            uncertain = job.hold
+        case Billing.NO:
+            pass
+        case _:
+            assert_never(billing)
+    return Missing(
+        reason=reason,
+        cost=charge,
+        uncertain=uncertain,
+        attempts=number,
+        usage=usage,
+        detail=detail,
+    )
 
 
 class _TakenBackError(Exception):
@@ -208,26 +241,4 @@ def _error(retry: RetryCallState) -> JudgeError:
 def _wait(retry: RetryCallState) -> float:
     """Wait as long as the server says, else with doubling, jittered pauses."""
     asked = _error(retry).retry_after_s
-    return _backoff(retry) if asked is None else asked
-
-
-def _missing(at: _Progress, error: JudgeError) -> Missing:
-    charge = uncertain = Nano(0)
-    match error.billing:
-        case Billing.YES:
-            known = error.usage
-            charge = at.job.hold if known is None else cost(known, at.job.card)
-        case Billing.UNKNOWN:
-            uncertain = at.job.hold
-        case Billing.NO:
-            pass
-        case _:
-            assert_never(error.billing)
-    return Missing(
-        reason=error.reason,
-        cost=charge,
-        uncertain=uncertain,
-        attempts=at.number,
-        usage=error.usage,
-        detail=str(error),
-    )
+    return BACKOFF(retry) if asked is None else asked

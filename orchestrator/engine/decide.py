@@ -90,6 +90,8 @@ def decide(state: State) -> Action:
         return LOOK
     if state.is_precise:
         return Stop(StopReason.PRECISION)
+    if state.is_decided:
+        return Stop(StopReason.GATE_DECIDED)
     if state.ledger.campaign.overrun:
         return Stop(StopReason.OVERRUN)
     if state.suspect is not None:

@@ -98,6 +98,7 @@ class State:
         self.n_declined_in_row = 0
         self.owes_look = False
         self.is_precise = False
+        self.is_decided = False
         self.last_look: Looked | None = None
         self.stopped: StopReason | None = None
         self._cut_off: list[QNo] = []
@@ -161,6 +162,7 @@ class State:
             estimates=tuple(e.as_json() for e in estimates if is_final or len(e.names) <= GLANCE),
             is_precise=bool(estimates) and self.crew.stop.is_met(estimates[0]),
             is_final=is_final,
+            is_decided=self.crew.stop.is_decided(estimates),
             policy=self.policy.explain(),
         )
 
@@ -190,6 +192,7 @@ class State:
                 self.owes_look = False
                 if not event.is_final:  # a final look belongs to a stop that is decided already
                     self.is_precise = event.is_precise
+                    self.is_decided = event.is_decided
                 self.last_look = event
             case Declined(query=query):
                 self.declined.add(query)

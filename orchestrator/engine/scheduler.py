@@ -1,62 +1,27 @@
 """The imperative shell: one task decides, many tasks call judges.
 
 A turn takes all arrivals, tells one outcome, asks until the window is full, tells the next; then
-one commit for all of it; only then the new questions are sent. Telling one at a time makes the
-sequence of decisions independent of timing: told all at once, 50 latency seeds gave 50 sequences.
+one commit for all of it; only then the new questions are sent.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import anyio
-from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from orchestrator.core.errors import OrchestratorError
-from orchestrator.core.estimate import Estimate
-from orchestrator.core.events import (
-    Arrived,
-    Asked,
-    Declined,
-    Event,
-    Freed,
-    JudgeDown,
-    Late,
-    LimitReached,
-    Reasked,
-    Sent,
-    Stopped,
-)
-from orchestrator.core.ids import JudgeIx, QNo
-from orchestrator.core.money import Nano
+from orchestrator.core.events import Event, Freed, LimitReached, Sent
 from orchestrator.core.ports import Store
-from orchestrator.core.query import Query
-from orchestrator.core.stopping import StopReason
-from orchestrator.core.wire import Request
 from orchestrator.engine import signals
 from orchestrator.engine.attempts import Arrival, Job, Series
 from orchestrator.engine.crew import Archive
-from orchestrator.engine.decide import (
-    Ask,
-    Decline,
-    Limit,
-    Look,
-    Park,
-    Stop,
-    Wait,
-    decide,
-    hear,
-)
+from orchestrator.engine.decider import Decider
 from orchestrator.engine.dispatch import Dispatcher
 from orchestrator.engine.fold import State
-from orchestrator.engine.resume import close
-
-SLOW_ESTIMATE_S = 0.02
-"""Estimates that take longer leave the event loop for a thread."""
 
 BUSY = 32
 """Above so many calls in flight a turn waits `company_s` for more arrivals."""
@@ -114,6 +79,7 @@ class Scheduler:
         self.is_draining = False
         self.is_cut = False
         self.dispatcher = Dispatcher(state.crew.judges, operation.max_in_flight)
+        self._decider = Decider(state, self.dispatcher, may_thread=operation.may_thread)
         self._store = store
         self._archive = archive
         self._operation = operation
@@ -123,10 +89,8 @@ class Scheduler:
         self._ends, self._inbox = anyio.create_memory_object_stream[_End | None](
             max_buffer_size=float("inf")
         )
-        self._turn: list[Event] = []
         self._clocks: TaskGroup | None = None
         self._is_out_of_time = False
-        self._estimate_s = 0.0
 
     async def run(self) -> None:
         """Decide and send until the run has stopped, or an interrupt has drained it.
@@ -164,7 +128,7 @@ class Scheduler:
     # --- the loop -------------------------------------------------------------------------------
 
     async def _decide_to_the_end(self, calls: TaskGroup) -> None:
-        self._take_up_unsent()
+        self._decider.take_up_unsent()
         ends: list[_End] = []
         while True:
             await self._take_turn(ends, calls)
@@ -199,122 +163,26 @@ class Scheduler:
                 return [end for end in ends if end is not None]
 
     async def _take_turn(self, ends: list[_End], calls: TaskGroup) -> None:
+        decider = self._decider
         for job, arrival in ends:
             self.dispatcher.ended(job, arrival)
             if arrival is not None:
-                self._take_in(arrival)
+                decider.take_in(arrival)
         if not self.is_draining and self.state.stopped is None:
             if self._is_out_of_time and self.state.limit_reached is None:
-                self._do(LimitReached(which="wall_clock"))
-            await self._decide()
+                decider.do(LimitReached(which="wall_clock"))
+            await decider.decide()
         if self.state.stopped is not None:
-            self._close_unsent()
+            decider.close_unsent()
         jobs = [] if self.is_draining else self.dispatcher.start()
         for job in jobs:
-            self._do(self._sent(job, job.request.attempt.number))
-        if not self._turn:
+            decider.do(self._sent(job, job.request.attempt.number))
+        events = decider.end_turn()
+        if not events:
             return
-        events, self._turn = self._turn, []
         await self._commit(events)
         for job in jobs:
             calls.start_soon(self._call, job)
-
-    async def _decide(self) -> None:
-        while True:
-            await self._ask_until_full()
-            at = self.state.next_due()
-            if at is None or self.state.stopped is not None:
-                return
-            event = hear(self.state, at)
-            self._do(event)
-            if isinstance(event, Reasked):
-                self._put(at.q, at.query, self.state.render(at.query, event.attempt), event.hold)
-
-    async def _ask_until_full(self) -> None:
-        state = self.state
-        while True:
-            match decide(state):
-                case Ask(query=query, hold=hold, request=request):
-                    q = QNo(state.n_asked)
-                    self._do(Asked(q=q, query=query, hold=hold))
-                    self._put(q, query, request, hold)
-                case Decline(query=query, hold=hold, account=account):
-                    self._do(Declined(query=query, hold=hold, account=account))
-                case Look():
-                    self._do(state.look(await self._estimate(), is_final=False))
-                case Limit(which=which):
-                    self._do(LimitReached(which=which))
-                case Park(judge=judge, why=why):
-                    self._park(judge, why)
-                case Stop(reason=reason):
-                    await self._stop(reason)
-                    return
-                case Wait():
-                    return
-
-    async def _stop(self, reason: StopReason) -> None:
-        """Freeze the estimates."""
-        self._do(self.state.look(await self._estimate(), is_final=True))
-        self._do(Stopped(reason=reason))
-        self.dispatcher.drop_all()
-
-    def _close_unsent(self) -> None:
-        """Take back what was not sent at the stop. What was sent is still received and charged."""
-        for at in list(self.state.open.values()):
-            if at.outcome is not None or not at.sent:
-                self._do(close(at))
-
-    # --- parts of a turn ------------------------------------------------------------------------
-
-    def _do(self, event: Event) -> None:
-        """Apply an event and let it wait for this turn's commit."""
-        self.state.apply(event)
-        self._turn.append(event)
-
-    def _take_in(self, arrival: Arrival) -> None:
-        job = arrival.job
-        if self.state.stopped is not None:
-            self._do(Late(q=job.q, outcome=arrival.outcome))
-            return
-        self._do(
-            Arrived(
-                q=job.q, attempt=arrival.attempt, outcome=arrival.outcome, took_s=arrival.took_s
-            )
-        )
-        if arrival.parks is not None and not self.state.judges[job.query.judge].is_down:
-            self._park(JudgeIx(job.query.judge), arrival.parks)
-
-    def _park(self, judge: JudgeIx, why: str) -> None:
-        self.dispatcher.drop(judge)
-        self._do(JudgeDown(judge=judge, until=None, why=why))
-
-    def _put(self, q: QNo, query: Query, request: Request, hold: Nano) -> None:
-        judge = query.judge
-        self.dispatcher.put(
-            Job(
-                q=q,
-                query=query,
-                request=request,
-                hold=hold,
-                judge=self.state.crew.judges[judge],
-                card=self.state.cards[judge],
-            )
-        )
-
-    def _take_up_unsent(self) -> None:
-        """Line up what an earlier process asked and never sent."""
-        for at in self.state.open.values():
-            if at.outcome is None and not at.returned:
-                self._put(at.q, at.query, self.state.render(at.query, at.attempt), at.hold)
-
-    async def _estimate(self) -> tuple[Estimate, ...]:
-        began = time.perf_counter()
-        if self._operation.may_thread and self._estimate_s > SLOW_ESTIMATE_S:
-            estimates = await to_thread.run_sync(self.state.estimate)
-        else:
-            estimates = self.state.estimate()
-        self._estimate_s = time.perf_counter() - began
-        return estimates
 
     async def _commit(self, events: Sequence[Event]) -> None:
         progress = self._progress(self.state, self.dispatcher) if self._progress else None

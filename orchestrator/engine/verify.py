@@ -197,6 +197,7 @@ def _numbers(look: Looked) -> Json:
         look.uncertain,
         look.held,
         look.is_precise,
+        look.is_decided,
         list(look.half_widths),
         [dict(estimate) for estimate in look.estimates],
         dict(look.policy),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from orchestrator.core.estimate import Estimate
+from orchestrator.core.gate import GateOutcome, Verdict, overall
 from orchestrator.core.money import Nano, PriceCard
 from orchestrator.core.query import MissingReason
 from orchestrator.core.stopping import StopReason
@@ -211,6 +212,8 @@ class ReportData:
     curve : at most some thousands of looks, evenly thinned
     estimates : those of the last look that has them; `are_final` at the stop
     primary : index of the primary estimate, None while there is none
+    gates : what each gate came to at the stop; undecided before it
+    policy : what the policy last said of itself; `says` are sentences
     about : what the process that last took up the run said of itself
     active_s : seconds that processes worked on the run, pauses between them left out
     """
@@ -240,7 +243,9 @@ class ReportData:
     estimates: tuple[Estimate, ...]
     are_final: bool
     primary: int | None
+    gates: tuple[Verdict, ...]
     target_half_width: float | None
+    policy: Mapping[str, Json]
     about: Mapping[str, Json]
     n_starts: int
     started_at: float
@@ -251,6 +256,11 @@ class ReportData:
     def answer(self) -> Estimate | None:
         """The primary estimate, None while there is none."""
         return None if self.primary is None else self.estimates[self.primary]
+
+    @property
+    def gate(self) -> GateOutcome | None:
+        """What the gates count as together; None without gates."""
+        return overall(verdict.counts_as for verdict in self.gates)
 
     @property
     def half_widths(self) -> tuple[tuple[Look, float], ...]:

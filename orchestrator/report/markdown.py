@@ -29,6 +29,7 @@ def _lines(data: ReportData) -> Iterator[str]:
     yield f"# {safe(data.name)}{mock}: {data.state}"
     yield from ("", f"**{safe(wording.answer(data))}**", "")
     notice, precision = wording.mock_notice(data), wording.precision(data)
+    yield from (f"- {safe(line)}" for line in wording.gates(data))
     yield from (f"- {line}" for line in (notice, precision) if line)
     if data.answer:
         yield f"- {safe(wording.method(data.answer))}"
@@ -46,6 +47,7 @@ def _lines(data: ReportData) -> Iterator[str]:
     yield from _table(
         ("judge", "asked", "answered", "missing", "settled", "per answer", "price"), _judges(data)
     )
+    yield from (f"\n{safe(line)}" for line in wording.policy(data))
     yield from ("", "## Missing answers", "", wording.fate(data), "")
     yield from _table(
         ("arm", "ended", "answered", "missing", "worst case of the mean"), _arms(data)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from orchestrator.core.gate import GateOutcome, Verdict
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json
 from orchestrator.report.data import ArmTally, Charge, JudgeTally, ReportData, State
@@ -13,24 +14,37 @@ SCHEMA = 1
 """Raised when a key is renamed, removed or changes its meaning; new keys do not raise it."""
 
 
-def exit_code(state: State, stop_reason: StopReason | None, *, target_met: bool | None) -> int:
-    """Say with which code the command ends, for a campaign without gates.
+def exit_code(
+    state: State,
+    stop_reason: StopReason | None,
+    *,
+    target_met: bool | None,
+    gate: GateOutcome | None = None,
+) -> int:
+    """Say with which code the command ends.
 
-    `target_met` is None where no precision target is set. A design that is complete is 0 whatever
-    its precision; whatever else ends a run before its target, the user's own stop included, is 3.
+    `target_met` is None where no precision target is set, `gate` where there is no gate. What kept
+    the run from coming to an end of its own comes first, then a gate that is not passed, then what
+    a provider billed past the cap. With a gate the gate decides; without one, a design that is
+    complete is 0 whatever its precision, and whatever else ends a run before its target, the user's
+    own stop included, is 3.
     """
     if state is State.RUNNING:
         return 0
-    match stop_reason:
-        case StopReason.INTERRUPTED:
+    match stop_reason, gate:
+        case StopReason.INTERRUPTED, _:
             return 130
-        case StopReason.STORAGE:
+        case StopReason.STORAGE, _:
             return 5
-        case StopReason.JUDGES_DOWN:
+        case StopReason.JUDGES_DOWN, _:
             return 4
-        case StopReason.OVERRUN:
+        case _, GateOutcome.FAILED:
+            return 1
+        case _, GateOutcome.UNDECIDED:
+            return 6
+        case StopReason.OVERRUN, _:
             return 3
-        case StopReason.BUDGET | StopReason.LIMIT | StopReason.DEADLINE | StopReason.USER:
+        case ((StopReason.BUDGET | StopReason.LIMIT | StopReason.DEADLINE | StopReason.USER), None):
             return 3 if target_met is False else 0
         case _:
             return 0
@@ -41,7 +55,7 @@ def document(data: ReportData) -> dict[str, Json]:
     spend, counts = data.spend, data.counts
     estimates = [estimate.as_json() for estimate in data.estimates]
     is_over = data.state is not State.RUNNING
-    code = exit_code(data.state, data.stop_reason, target_met=data.target_met)
+    code = exit_code(data.state, data.stop_reason, target_met=data.target_met, gate=data.gate)
     return {
         "schema": SCHEMA,
         "run": data.run,
@@ -76,7 +90,8 @@ def document(data: ReportData) -> dict[str, Json]:
             | {"primary": i == data.primary}
             for i, estimate in enumerate(estimates)
         ],
-        "gate": None,
+        "gate": [_gate(verdict) for verdict in data.gates] or None,
+        "policy": dict(data.policy),
         "diagnostics": {
             "estimates": [estimate["diagnostics"] for estimate in estimates],
             "estimates_are_final": data.are_final,
@@ -99,6 +114,25 @@ def document(data: ReportData) -> dict[str, Json]:
         "judges": [_judge(judge) for judge in data.judges],
         "seed": data.seed,
         "versions": data.versions,
+    }
+
+
+def _gate(verdict: Verdict) -> dict[str, Json]:
+    gate = verdict.gate
+    return {
+        "estimate": gate.estimate,
+        "criterion": gate.criterion,
+        "arm": gate.arm,
+        "rule": str(gate.rule),
+        "bar": gate.bar,
+        "max_missing": gate.max_missing,
+        "on_undecided": gate.on_undecided,
+        "outcome": str(verdict.outcome),
+        "why": verdict.why,
+        "value": _number(verdict.value),
+        "lower": _number(verdict.lower),
+        "upper": _number(verdict.upper),
+        "missing_share": _number(verdict.missing),
     }
 
 

@@ -14,8 +14,10 @@ from orchestrator.report.wording import (
     duration,
     ending,
     fit,
+    gates,
     mock_notice,
     plural,
+    policy,
     precision,
     printable,
     usd,
@@ -212,6 +214,8 @@ def closing_lines(data: ReportData) -> list[str]:
     lines = [
         mock_notice(data),
         answer(data),
+        *gates(data),
+        *policy(data),
         precision(data),
         ending(data),
         (

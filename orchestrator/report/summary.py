@@ -33,6 +33,7 @@ from orchestrator.core.events import (
     Told,
     Withdrawn,
 )
+from orchestrator.core.gate import Gate, judge
 from orchestrator.core.money import Nano
 from orchestrator.core.ports import Row
 from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, Purpose, Query, Role
@@ -173,6 +174,7 @@ class _Fold:
         self.last_look: Look | None = None
         self.n_looks, self.stride = 0, 1
         self.seen: Looked | None = None
+        self.policy: Mapping[str, Json] = {}
         self.about: dict[str, Json] = {}
         self.n_starts = 0
         self.started_at = self.ended_at = at
@@ -276,6 +278,7 @@ class _Fold:
             half_widths=event.half_widths,
         )
         self.last_look = look
+        self.policy = event.policy
         if self.n_looks % self.stride == 0:
             self.looks.append(look)
         self.n_looks += 1
@@ -359,6 +362,7 @@ class _Fold:
         if self.last_look is not None and self.looks[-1] is not self.last_look:
             self.looks.append(self.last_look)
         n_items = int(data.get("n_items") or 0)
+        are_final = self.seen is not None and self.seen.is_final and self.stop_reason is not None
         return ReportData(
             name=str(identity.get("name") or ""),
             run=run,
@@ -383,9 +387,15 @@ class _Fold:
             examples={str(reason): detail for reason, detail in self.examples.items()},
             curve=tuple(self.looks),
             estimates=estimates,
-            are_final=self.seen is not None and self.seen.is_final and self.stop_reason is not None,
+            are_final=are_final,
             primary=_primary(estimates, identity.get("estimate") or []),
+            # A verdict is that of the stop: whoever looks before it sees none.
+            gates=tuple(
+                judge(Gate.from_json(gate), estimates if are_final else ())
+                for gate in identity.get("gate") or []
+            ),
             target_half_width=None if target is None else float(target),
+            policy=self.policy,
             about=self.about,
             n_starts=self.n_starts,
             started_at=self.started_at,

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from orchestrator.core.estimate import Estimate, Status
+from orchestrator.core.gate import GateOutcome, Rule, Verdict, overall
 from orchestrator.core.money import PriceCard, format_usd
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json
@@ -92,13 +93,15 @@ def label(name: str) -> str:
 def with_interval(estimate: Estimate, i: int) -> str:
     """Write the value of one name with its interval, to two digits of the half-width."""
     lower, upper = estimate.lower[i], estimate.upper[i]
-    d = places((upper - lower) / 2)
-    value = number(estimate.value[i], d)
-    if math.isnan(estimate.value[i]):
+    return _with_ends(estimate.value[i], lower, upper, places((upper - lower) / 2))
+
+
+def _with_ends(value: float, lower: float, upper: float, decimals: int) -> str:
+    if math.isnan(value):
         return "not known"
     if math.isnan(lower) or math.isnan(upper):
-        return f"{value} (uncertainty unknown)"
-    return f"{value} [{number(lower, d)}, {number(upper, d)}]"
+        return f"{number(value, decimals)} (uncertainty unknown)"
+    return f"{number(value, decimals)} [{number(lower, decimals)}, {number(upper, decimals)}]"
 
 
 _NO_ANSWER = {
@@ -109,7 +112,46 @@ _NO_ANSWER = {
 
 
 def answer(data: ReportData) -> str:
-    """Say in one sentence what came out, with its interval."""
+    """Say in one sentence what came out, with its interval, and what the gate says of it."""
+    sentence = _answer(data)
+    if not data.gates or not data.are_final:
+        return sentence
+    return f"{sentence.removesuffix('.')}; {_gate_verdict(data.gates)}."
+
+
+def _gate_verdict(verdicts: Sequence[Verdict]) -> str:
+    outcome = overall(verdict.outcome for verdict in verdicts)
+    counted = overall(verdict.counts_as for verdict in verdicts)
+    n, of = sum(verdict.outcome is outcome for verdict in verdicts), len(verdicts)
+    noun = "the gate" if of == 1 else f"{n} of {of} gates"
+    be = "is " if n == 1 else "are "
+    what = f"{be if outcome is GateOutcome.UNDECIDED else ''}{outcome}"
+    return f"{noun} {what}{'' if counted is outcome else f', which counts as {counted}'}"
+
+
+def gates(data: ReportData) -> list[str]:
+    """Say of each gate what it asks for, what it came to, and why."""
+    return [f"Gate {v.outcome}: {_gate_line(v)}." for v in data.gates]
+
+
+_RULES = {
+    Rule.SUPERIOR: "superior by more than",
+    Rule.NON_INFERIOR: "non-inferior within",
+    Rule.AT_LEAST: "at least",
+    Rule.RANK_AT_MOST: "rank at most",
+}
+
+
+def _gate_line(verdict: Verdict) -> str:
+    gate = verdict.gate
+    what = ", ".join(filter(None, (gate.estimate, gate.criterion, gate.arm)))
+    is_rank = gate.rule is Rule.RANK_AT_MOST
+    decimals = 0 if is_rank else places((verdict.upper - verdict.lower) / 2)
+    found = _with_ends(verdict.value, verdict.lower, verdict.upper, decimals)
+    return f"{what} {_RULES[gate.rule]} {gate.bar:g}; it is {found}: {verdict.why}"
+
+
+def _answer(data: ReportData) -> str:
     estimate = data.answer
     if estimate is None:
         if not data.counts.answered:
@@ -292,7 +334,8 @@ def precision(data: ReportData) -> str | None:
     now = "unknown" if math.isnan(width) else f"±{number(width, places(width))}"
     verdict = "met" if data.target_met else "not met"
     wanted = f"±{data.target_half_width:g}"
-    return f"Precision target {wanted}: {verdict}, the half-width is {now}."
+    decides = "; the gate decides all the same" if data.gates and not data.target_met else ""
+    return f"Precision target {wanted}: {verdict}, the half-width is {now}{decides}."
 
 
 def mock_notice(data: ReportData) -> str | None:
@@ -320,6 +363,18 @@ _FLAGS = {
     "few_clusters": "few items or clusters, or few that carry the weight",
     "no_answers": "no verdict has come",
     "usage_missing": "the provider did not say what it counted, so the hold was charged",
+    "skewed": "the values are so lopsided for their number that these intervals cover less than they "
+    "say",
+    "exploration_reused": "the answers that the plan was made from count too: more precise, and not "
+    "quite unbiased",
+    "judges_disagree": "judges differ by more than chance and 2% of the scale: they don't share one "
+    "mean, which the target common takes for granted",
+    "offset_depends_on_arm": "a judge is more lenient with one arm than with another, so under the "
+    "target common the arms can't be compared; take the target panel",
+    "judge_without_offset": "a judge's offset can't be told, so its answers stand uncorrected",
+    "interaction_exceeds_noise": "judges differ on single items by more than their answers wobble: "
+    "more answers of the same judges would not bring them together",
+    "judges_no_random_sample": "these judges are no random sample of judges like them",
     "resampled": "recorded answers were drawn again with replacement",
 }
 
@@ -327,6 +382,11 @@ _FLAGS = {
 def flag(word: str) -> str:
     """Put a flag into words."""
     return _FLAGS.get(word, _spaced(word))
+
+
+def policy(data: ReportData) -> list[str]:
+    """Say what the policy did and why, in its own words."""
+    return [str(sentence) for sentence in data.policy.get("says") or ()]
 
 
 def method(estimate: Estimate) -> str:

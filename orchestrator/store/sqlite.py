@@ -201,6 +201,11 @@ class SqliteReader:
         """Head of the chain at the last stop, in hex, as far as was read."""
         return self._chain.fingerprint
 
+    @property
+    def head(self) -> bytes:
+        """Head of the chain over decision events, as far as was read."""
+        return self._chain.head
+
     def last(self, *kinds: type[E]) -> E | None:
         """Find the last event of some kinds, without reading the log."""
         names = [kind.__name__ for kind in kinds]

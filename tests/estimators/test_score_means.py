@@ -19,7 +19,15 @@ from orchestrator.core.estimate import Status
 from orchestrator.core.frame import Frame
 from orchestrator.core.ids import JudgeIx, QNo, UnitIx
 from orchestrator.core.money import FREE, Nano
-from orchestrator.core.query import Judged, Kind, MissingReason, Observation, Query, Role
+from orchestrator.core.query import (
+    Judged,
+    Kind,
+    MissingReason,
+    Observation,
+    Purpose,
+    Query,
+    Role,
+)
 from orchestrator.core.records import Record
 from orchestrator.core.scale import COMPOSITE, Criterion, Scale, ScaleType
 from orchestrator.core.seeds import Seeds
@@ -27,10 +35,13 @@ from orchestrator.core.study import Panelist, Study
 from orchestrator.testing.estimators import (
     EstimatorContract,
     check_is_readable,
+    check_is_same,
     missing,
     rated_studies,
     rating,
     ratings_of,
+    renumbered_record,
+    renumbered_study,
     thorough,
 )
 
@@ -87,6 +98,7 @@ def batch(config, study, records):
         judge=np.array([r.query.judge for r in records], int),
         values=np.array(values, float).reshape(len(records), len(study.criteria)),
         missing=[r.outcome.reason if r.is_missing else None for r in records],
+        is_pilot=np.array([r.query.purpose is Purpose.PILOT for r in records], bool),
     )
 
 
@@ -131,6 +143,70 @@ class TestDifferencesOfTheseItemsKeepTheContract(ScoreMeansContract):
     )
 
 
+def piloted(records):
+    """Ask every third question to explore."""
+    return [
+        replace(r, query=replace(r.query, purpose=Purpose.PILOT)) if r.q % 3 == 0 else r
+        for r in records
+    ]
+
+
+class OneOfEach(ScoreMeansContract):
+    """Each study is estimated in one of several ways; a third of the questions explore."""
+
+    n_arms = 2
+    entries = ()
+
+    def records(self, study):
+        return ratings_of(study).map(piloted)
+
+    def entry_of(self, study):
+        return self.entries[(study.frame.n_items + len(study.panel)) % len(self.entries)]
+
+    def make_estimator(self, study):
+        return PLUGIN.build(self.entry_of(study), study)
+
+    def fit(self, study, records):
+        return batch(self.entry_of(study), study, records)
+
+
+DIFFERENCE = {"contrast": {"arm": "arm1", "baseline": "arm0"}}
+
+
+class TestOtherTargetsKeepTheContract(OneOfEach):
+    entries = (
+        config(per="unit", target="common", reuse_exploration="none"),
+        config(**DIFFERENCE, target="common", reuse_exploration="pooled"),
+        config(per="unit", target="population", reuse_exploration="none"),
+        config(**DIFFERENCE, target="population"),
+        config(target="population", population="these_items", reuse_exploration="pooled"),
+        config(**DIFFERENCE, check="anytime"),
+    )
+
+
+CALIBRATED = {"target": "common", "calibration": "relative"}
+
+
+class TestCalibratedScoresKeepTheContract(OneOfEach):
+    entries = (
+        config(per="unit", reuse_exploration="none", **CALIBRATED),
+        config(contrast={**DIFFERENCE["contrast"], "paired": False}, **CALIBRATED),
+        config(population="these_items", **CALIBRATED),
+    )
+
+    @thorough
+    @given(data=st.data())
+    def test_numbering_of_items_and_judges_does_not_matter(self, data):
+        """Scores are on the first judge's level, so here items alone are numbered otherwise."""
+        of = data.draw(self.studies())
+        records = data.draw(self.records(of))
+        items, judges = data.draw(st.permutations(range(of.frame.n_items))), range(len(of.panel))
+        other = renumbered_study(of, items, judges)
+        others = [renumbered_record(of, record, items, judges) for record in records]
+        for one, two in zip(self._told(of, records), self._told(other, others), strict=True):
+            check_is_same(one, two)
+
+
 class CountsMissingAsLow(ScoreMeans):
     def update(self, record):
         query = record.query
@@ -150,7 +226,7 @@ class HidesWhatIsUnknown(ScoreMeans):
 
 class PrefersTheFirstItem(ScoreMeans):
     def estimate(self):
-        first = self._cells.count[:, :, 0].sum()
+        first = self._cells.main.count[:, :, 0].sum()
         return tuple(
             replace(e, upper=tuple(u + first for u in e.upper)) for e in super().estimate()
         )
@@ -159,7 +235,7 @@ class PrefersTheFirstItem(ScoreMeans):
 class ForgetsAtALook(ScoreMeans):
     def estimate(self):
         found = super().estimate()
-        self._cells.count[:] = 0
+        self._cells.main.count[:] = 0
         return found
 
 
@@ -273,7 +349,7 @@ def test_values_agree_with_loops(data):
     assert difference.value[0] == pytest.approx(expected, nan_ok=True, abs=1e-12)
     assert difference.n_items == len(paired)
 
-    (units,) = estimates(of, records, per="unit")
+    units, _ = estimates(of, records, per="unit")
     assert units.names[1] == "item0/arm1"
     for u, value in enumerate(units.value):
         expected = brute_item_value(answers[u]) if u in answers else math.nan
@@ -400,17 +476,36 @@ def test_weights_and_clusters_enter_mean_and_variance():
 
 
 def test_these_items_vary_by_repeats_alone():
-    """The variance is each judge's pooled repeat variance over its answers, by loops."""
+    """The variance is that of each cell's own repeats, by loops, however unlike the cells are."""
     rng = np.random.default_rng(9)
-    scores = rng.integers(1, 11, (12, 1, 2, 4)).astype(float)
+    scores = rng.integers(1, 11, (12, 1, 2, 6)).astype(float)
+    scores[::2, :, :, 2:] = np.nan
     (arms,) = told(study(12, n_judges=2), scores, population="these_items")
-    pooled = [fmean(scores[i, 0, j].var(ddof=1) for i in range(12)) for j in range(2)]
-    variance = sum(v / (12 * 4 * 4) for v in pooled)
+    parts = []
+    for cell in scores.reshape(24, 6):
+        known = cell[~np.isnan(cell)]
+        parts.append((known.var(ddof=1) / len(known) / 24**2, len(known) - 1))
+    variance = sum(v for v, _ in parts)
     assert arms.se[0] == pytest.approx(math.sqrt(variance))
-    df = variance**2 / sum((v / (12 * 4 * 4)) ** 2 / 36 for v in pooled)
-    theirs = stats.t.interval(0.95, df, loc=scores.mean(), scale=math.sqrt(variance))
+    df = variance**2 / sum(v**2 / (n + 2) for v, n in parts) - 2
+    centre = np.nanmean(scores, axis=3).mean()
+    theirs = stats.t.interval(0.95, df, loc=centre, scale=math.sqrt(variance))
     assert (arms.lower[0], arms.upper[0]) == pytest.approx(theirs)
+    assert arms.interval == "t"
     assert "these items" in arms.estimand
+
+
+def test_these_items_without_all_repeats_get_hoeffding():
+    """One cell of one answer among many: nothing says how it would vary, so no variance is used."""
+    rng = np.random.default_rng(9)
+    scores = rng.integers(1, 11, (30, 1, 1, 3)).astype(float)
+    scores[0, :, :, 1:] = np.nan
+    (arms,) = told(study(30), scores, population="these_items")
+    n = 1 / ((29 / 3 + 1) / 30**2)
+    lower, upper = hoeffding(np.nanmean(scores, axis=3).mean(), n, 9.0, 0.95, 1.0, 10.0)
+    assert arms.interval == "hoeffding"
+    assert (arms.lower[0], arms.upper[0]) == (pytest.approx(lower), pytest.approx(upper))
+    assert arms.status is Status.OK
 
 
 def test_few_repeats_of_these_items_get_hoeffding():
@@ -424,17 +519,22 @@ def test_few_repeats_of_these_items_get_hoeffding():
 
 @pytest.mark.parametrize("repeats", [1, 3], ids=["none", "identical"])
 def test_without_real_repeats_the_variance_is_unknown(repeats):
-    """No repeats, or copies of one answer, say nothing of the noise: nan and a status, not 0."""
+    """No repeats, or copies of one answer, say nothing of the noise: nan and a status, not 0.
+
+    Hoeffding's interval stands, since it needs none.
+    """
     scores = np.repeat(np.arange(1.0, 11).reshape(10, 1, 1, 1), repeats, axis=3)
     (arms,) = told(study(10), scores, population="these_items")
     assert arms.status is Status.UNKNOWN_VARIANCE
     assert arms.value == (5.5,)
     assert math.isnan(arms.se[0])
-    assert math.isnan(arms.lower[0])
+    lower, upper = hoeffding(5.5, 10 * repeats, 9.0, 0.95, 1.0, 10.0)
+    assert (arms.lower[0], arms.upper[0]) == (pytest.approx(lower), pytest.approx(upper))
     assert ("identical_repeats" in arms.flags) == (repeats == 3)
-    (units,) = told(study(10), scores, per="unit")
+    units, arms = told(study(10), scores, per="unit")
     assert units.status is Status.UNKNOWN_VARIANCE
     assert all(math.isnan(se) for se in units.se)
+    assert (arms.target, arms.status) == ("arms", Status.OK)
 
 
 # --- units -----------------------------------------------------------------------------------------
@@ -443,7 +543,7 @@ def test_without_real_repeats_the_variance_is_unknown(repeats):
 def test_units_with_few_answers_get_hoeffding_over_the_panel():
     """Two judges with two and one answers: weights 1/4, 1/4, 1/2 on the answers."""
     records = [rating(0, 0, 4.0), rating(1, 0, 6.0, replicate=1), rating(2, 0, 9.0, judge=1)]
-    (units,) = estimates(study(1, n_judges=2), records, per="unit")
+    units, _ = estimates(study(1, n_judges=2), records, per="unit")
     lower, upper = hoeffding(7.0, 1 / (1 / 16 + 1 / 16 + 1 / 4), 9.0, 0.95, 1.0, 10.0)
     assert units.value == (7.0,)
     assert (units.lower[0], units.upper[0]) == pytest.approx((lower, upper))
@@ -456,7 +556,7 @@ def test_units_with_many_answers_get_student_with_a_floor():
     rng = np.random.default_rng(11)
     scores = rng.integers(1, 11, (4, 1, 2, 12)).astype(float)
     scores[0, 0, 0] = np.where(np.arange(12) == 0, 6.0, 5.0)
-    (units,) = told(study(4, n_judges=2), scores, per="unit")
+    units, _ = told(study(4, n_judges=2), scores, per="unit")
     own = scores[:, 0].var(axis=-1, ddof=1)
     floored = np.maximum(own, own.mean(axis=0))
     se = np.sqrt((floored / 12).sum(axis=1)) / 2
@@ -579,7 +679,7 @@ def test_worst_case_bounds_hold_the_mean(data):
     of = data.draw(rated_studies())
     records = data.draw(ratings_of(of))
     for per in ("arm", "unit", "judge"):
-        (found,) = estimates(of, records, per=per)
+        found, *_ = estimates(of, records, per=per)
         by_name = found.diagnostics["by_name"]
         for value, lower, upper in zip(
             found.value, by_name["worst_lower"], by_name["worst_upper"], strict=True
@@ -626,15 +726,24 @@ def test_units_of_one_question_are_scored_each():
     )
     outcome = Judged(observations=said, cost=Nano(1), usage=None)
     of = study(kind=Kind.RATE_BATCH)
-    (units,) = estimates(of, [Record(q=QNo(0), query=query, outcome=outcome)], per="unit")
+    units, _ = estimates(of, [Record(q=QNo(0), query=query, outcome=outcome)], per="unit")
     assert units.value == pytest.approx((3.0, math.nan, 9.0), nan_ok=True)
 
 
 @pytest.mark.parametrize(
     ("entry", "of", "said"),
     [
-        ({"target": "common"}, study(), "est_ivwe"),
-        ({"target": "population"}, study(), "est_ivwe"),
+        ({"calibration": "anchors"}, study(), "labels of known score"),
+        ({"check": "group_sequential"}, study(), "no group-sequential bounds"),
+        ({"check": "anytime", "per": "unit"}, study(), "scores of units have no sequence"),
+        ({"check": "anytime", "population": "these_items"}, study(), "these_items use end"),
+        ({"check": "anytime", "target": "population"}, study(), "a few judges have no sequence"),
+        ({"weights": {"j1": 1}}, study(), "no judge 'j1' among j0"),
+        ({"weights": {"j0": 0}}, study(), "no judge would count"),
+        ({"anchor": "large"}, study(), "no judge 'large' among j0"),
+        ({"anchor": "j0", "per": "unit"}, study(), "no scores of units"),
+        ({"anchor": "j0", "population": "these_items"}, study(), "a sample of the items"),
+        ({"anchor": "j0", "target": "common"}, study(), "the anchor's own mean"),
         ({"criterion": "tone"}, study(), "no 'tone' among score, composite"),
         (NEW_OLD, study(arms=("old", "mid")), "no arm 'new' among old, mid"),
         ({"contrast": {"arm": "a", "baseline": "a"}}, study(arms=("a", "b")), "with itself"),
@@ -643,12 +752,15 @@ def test_units_of_one_question_are_scored_each():
     ],
 )
 def test_what_it_can_not_estimate_is_refused_by_name(entry, of, said):
-    """A wrong arm or criterion, and targets of other estimators."""
+    """A wrong arm, judge or criterion, and what goes not together."""
     with pytest.raises(ValueError, match=said):
         PLUGIN.build(config(**entry), of)
 
 
-@pytest.mark.parametrize("entry", [{"confidence": 1.0}, {"per": "item"}, {"bootstrap": 99}])
+@pytest.mark.parametrize(
+    "entry",
+    [{"confidence": 1.0}, {"per": "item"}, {"bootstrap": 99}, {"weights": {"j0": -1.0}}],
+)
 def test_wrong_settings_are_refused(entry):
     """Unknown keys and values outside their range."""
     with pytest.raises(ValidationError):

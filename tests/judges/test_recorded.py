@@ -224,6 +224,16 @@ def test_json_lines_and_gzip_say_the_same(tmp_path, ratings, zipped):
         assert values(adapter, 1, 1).reason is MissingReason.EMPTY
 
 
+def test_null_is_not_applicable_where_the_task_allows_it(tmp_path):
+    """C28: it is a verdict without a value; where the task has no such verdict it is none."""
+    adapter = judge(written(tmp_path, "item_id,judge,score\na,big,null\n"))
+    request = request_for()
+    reply = sent(adapter, request)
+    allowing = Rate(None, (TEN,), (), seeds=Seeds(7), max_output_tok=400, allow_na=True)
+    assert [o.value for o in allowing.read(request.query, reply)] == [None]
+    assert values(adapter).reason is MissingReason.PARSE_FAILURE
+
+
 def test_repeats_without_numbers_count_in_file_order(tmp_path):
     path = written(tmp_path, "item_id,judge,score\na,big,2\nb,big,1\na,big,9\n")
     adapter = judge(path)
@@ -232,10 +242,10 @@ def test_repeats_without_numbers_count_in_file_order(tmp_path):
 
 def test_the_number_of_repeats_is_known_beforehand(ratings):
     """So that no policy plans a repeat that nobody can answer."""
-    config = RecordedConfig(path=ratings, judge="big")
-    assert repeats(config) == 3
-    assert repeats(config.model_copy(update={"judge": "small"})) == 1
-    assert repeats(config.model_copy(update={"on_exhausted": "resample"})) is None
+    config, recording = RecordedConfig(path=ratings, judge="big"), load(ratings)
+    assert repeats(config, recording) == 3
+    assert repeats(config.model_copy(update={"judge": "small"}), recording) == 1
+    assert repeats(config.model_copy(update={"on_exhausted": "resample"}), recording) is None
 
 
 def test_judges_share_one_reading_until_the_file_changes(tmp_path):
@@ -347,7 +357,7 @@ def test_real_ratings_are_served_whole(shared_data):
     items = tuple(dict.fromkeys(row["item_id"] for row in rows))
     adapter = judge(path, judge="gpt-5.4-nano", items=items)
     rubric = Rate(None, (TEN,), (), seeds=Seeds(7), max_output_tok=400)
-    n_repeats = repeats(RecordedConfig(path=path, judge="gpt-5.4-nano"))
+    n_repeats = repeats(RecordedConfig(path=path, judge="gpt-5.4-nano"), load(path))
 
     async def replay():
         scores = []

@@ -19,6 +19,7 @@ from orchestrator.core.events import (
     Stopped,
     Told,
 )
+from orchestrator.core.gate import Gate, Rule
 from orchestrator.core.ids import JudgeIx, QNo, Seq, UnitIx
 from orchestrator.core.money import Nano, PriceCard
 from orchestrator.core.ports import Row
@@ -203,6 +204,12 @@ def difference(value=0.42, lower=0.24, upper=0.60, **changes):
     )
 
 
+def gate(rule="superior", bar=0.0, **changes):
+    """A gate as a run's identity holds it, on the estimate that `difference` makes."""
+    values = {"estimate": "effect", "sources": ("effect",), "arms": ("new", "old")} | changes
+    return Gate(rule=Rule(rule), bar=bar, **values).as_json()
+
+
 @pytest.fixture
 def log():
     """An empty log."""
@@ -218,5 +225,6 @@ def make():
         lost = staticmethod(lost)
         estimate = staticmethod(estimate)
         difference = staticmethod(difference)
+        gate = staticmethod(gate)
 
     return Make

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from orchestrator.core.gate import GateOutcome
 from orchestrator.core.stopping import StopReason
 from orchestrator.report.data import State, state_of
 from orchestrator.report.result import document, exit_code
@@ -25,6 +26,7 @@ KEYS = [
     "counts",
     "estimates",
     "gate",
+    "policy",
     "diagnostics",
     "judges",
     "seed",
@@ -63,6 +65,71 @@ def test_exit_codes(reason, target_met, code):
     """C41, without gates."""
     reason = StopReason(reason)
     assert exit_code(state_of(reason), reason, target_met=target_met) == code
+
+
+@pytest.mark.parametrize(
+    ("reason", "gate", "code"),
+    [
+        ("finished", "passed", 0),
+        ("finished", "failed", 1),
+        ("finished", "undecided", 6),
+        ("gate_decided", "passed", 0),
+        ("gate_decided", "failed", 1),
+        ("precision", "undecided", 6),
+        ("budget", "passed", 0),
+        ("budget", "failed", 1),
+        ("deadline", "undecided", 6),
+        ("user", "passed", 0),
+        ("overrun", "passed", 3),
+        ("overrun", "failed", 1),
+        ("overrun", "undecided", 6),
+        ("judges_down", "passed", 4),
+        ("judges_down", "failed", 4),
+        ("storage", "failed", 5),
+        ("interrupted", "undecided", 130),
+    ],
+)
+@pytest.mark.parametrize("target_met", [None, True, False])
+def test_exit_codes_with_a_gate(reason, gate, target_met, code):
+    """C41: the gate decides, whatever the target; 4, 5, 130 come before 1, 6, 3, 0."""
+    reason, gate = StopReason(reason), GateOutcome(gate)
+    assert exit_code(state_of(reason), reason, target_met=target_met, gate=gate) == code
+
+
+def test_a_gate_stands_in_the_result_with_what_it_was_judged_by(log, make):
+    found = make.difference(diagnostics={"missing_share": {"new": 0.02, "old": 0.04}})
+    gates = [make.gate("non_inferior", 0.1, criterion="score", max_missing=0.05), make.gate(bar=1)]
+    log.opened(arms=("new", "old"), gate=gates, estimate=[{"name": "effect"}])
+    log.judged(0, 4).stop(StopReason.FINISHED).look(found, is_final=True)
+    result = document(summarise(log.rows))
+    first, second = result["gate"]
+    assert first == {
+        "estimate": "effect",
+        "criterion": "score",
+        "arm": None,
+        "rule": "non_inferior",
+        "bar": 0.1,
+        "max_missing": 0.05,
+        "on_undecided": 6,
+        "outcome": "passed",
+        "why": "the interval clears -0.1",
+        "value": 0.42,
+        "lower": 0.24,
+        "upper": 0.6,
+        "missing_share": 0.04,
+    }
+    assert (second["outcome"], second["why"]) == ("failed", "the interval misses 1")
+    assert result["exit_code"] == 1
+
+
+def test_before_the_stop_no_gate_is_judged(log, make):
+    log.opened(arms=("new", "old"), gate=[make.gate()], estimate=[{"name": "effect"}])
+    log.judged(0, 4).look(make.difference())
+    result = document(summarise(log.rows))
+    assert result["exit_code"] == 130
+    assert result["gate"][0]["outcome"] == "undecided"
+    assert result["gate"][0]["value"] is None
+    assert result["estimates"][0]["value"] == [0.42]
 
 
 def test_a_run_under_way_has_no_exit_code(log):

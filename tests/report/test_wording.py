@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from orchestrator.core.events import Started
 from orchestrator.core.money import PriceCard
 from orchestrator.core.stopping import StopReason
-from orchestrator.report import wording
+from orchestrator.report import html, markdown, wording
+from orchestrator.report.screen import closing_lines
 from orchestrator.report.summary import summarise
 
 
@@ -40,6 +41,77 @@ def sentence(log, estimate, arms=("new", "old")):
 )
 def test_a_difference_is_put_into_words(log, make, values, expected):
     assert sentence(log, make.difference(*values)) == expected
+
+
+def gated(log, make, *gates, target=None):
+    stop = {} if target is None else {"target_half_width": target}
+    log.opened(arms=("new", "old"), estimate=[{"name": "effect"}], gate=list(gates), stop=stop)
+    log.judged(0, 3).stop(StopReason.BUDGET).look(make.difference(), is_final=True)
+    return summarise(log.rows)
+
+
+@pytest.mark.parametrize(
+    ("gates", "said"),
+    [
+        ([("superior", 0.0)], "the gate passed"),
+        ([("superior", 1.0)], "the gate failed"),
+        ([("superior", 0.3)], "the gate is undecided"),
+        ([("superior", 0.3, "fail")], "the gate is undecided, which counts as failed"),
+        ([("superior", 0.3, "pass")], "the gate is undecided, which counts as passed"),
+        ([("superior", 0.0), ("non_inferior", 0.1)], "2 of 2 gates passed"),
+        ([("superior", 0.0), ("superior", 1.0), ("superior", 0.3)], "1 of 3 gates failed"),
+        ([("superior", 0.0), ("superior", 0.3)], "1 of 2 gates is undecided"),
+        (
+            [("superior", 0.3, "pass"), ("superior", 0.4, "pass")],
+            "2 of 2 gates are undecided, which counts as passed",
+        ),
+    ],
+)
+def test_the_first_sentence_carries_the_verdict_of_the_gate(log, make, gates, said):
+    made = [make.gate(rule, bar, on_undecided=(*rest, 6)[0]) for rule, bar, *rest in gates]
+    data = gated(log, make, *made)
+    assert wording.answer(data) == f"new is better than old by 0.42 [0.24, 0.60]; {said}."
+
+
+def test_each_gate_is_told_with_its_interval_and_the_reason(log, make):
+    gates = (
+        make.gate("non_inferior", 0.1, criterion="score"),
+        make.gate("superior", 0.3),
+        make.gate("at_least", 0.7),
+        make.gate("rank_at_most", 1, arm="new"),
+        make.gate("superior", sources=("gone",)),
+    )
+    assert wording.gates(gated(log, make, *gates)) == [
+        (
+            "Gate passed: effect, score non-inferior within 0.1; it is 0.42 [0.24, 0.60]: the interval "
+            "clears -0.1."
+        ),
+        (
+            "Gate undecided: effect superior by more than 0.3; it is 0.42 [0.24, 0.60]: the interval "
+            "straddles 0.3."
+        ),
+        "Gate failed: effect at least 0.7; it is 0.42 [0.24, 0.60]: the interval misses 0.7.",
+        "Gate passed: effect, new rank at most 1; it is 1 [1, 1]: the interval clears 1.",
+        "Gate undecided: effect superior by more than 0; it is not known: there is no estimate yet.",
+    ]
+
+
+def test_a_target_that_is_not_met_is_a_warning_beside_a_gate(log, make):
+    """With a gate the gate decides."""
+    data = gated(log, make, make.gate(), target=0.01)
+    assert wording.precision(data) == (
+        "Precision target ±0.01: not met, the half-width is ±0.18; the gate decides all the same."
+    )
+
+
+def test_page_markdown_and_screen_tell_of_each_gate(log, make):
+    """What a name holds is escaped."""
+    data = gated(log, make, make.gate(), make.gate(estimate="<b>", sources=("<b>",)))
+    for text in (html.render(data), markdown.render(data), "\n".join(closing_lines(data))):
+        assert "1 of 2 gates is undecided." in text
+        assert text.count("Gate passed: ") == text.count("Gate undecided: ") == 1
+    assert "Gate undecided: &lt;b&gt; superior" in html.render(data)
+    assert "Gate undecided: &lt;b&gt; superior" in markdown.render(data)
 
 
 def test_arms_whose_names_hold_dashes_are_told_apart(log, make):

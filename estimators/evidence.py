@@ -1,0 +1,172 @@
+"""What the answers say at a look: sums read once, from which every number is made."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from estimators.cells import Cells, Mask, Panel
+from estimators.disagreement import (
+    Disagreement,
+    Interaction,
+    cochran_test,
+    judge_interaction,
+)
+from estimators.intervals import Array, Interval, worst_case
+from estimators.offsets import Offsets, judge_offsets
+from estimators.targets import Design, proportional
+
+
+class Evidence:
+    """The sums of a look, and what they say of cells, judges and missing verdicts.
+
+    Attributes
+    ----------
+    every : all answers; they tell the judges' noise
+    explored : those that offsets and interaction are read from: exploration, where a policy keeps
+        it apart, so that how many later answers a cell has can't depend on them; else all
+    counted : those that enter values
+    noise : (n_judges,) variance of an answer, nan where unknown
+    whole, sums : the sums of all, and of those that enter values
+    """
+
+    def __init__(self, design: Design, cells: Cells) -> None:
+        self.design, self.cells = design, cells
+        scoring, reuse = design.scoring, design.config.reuse_exploration
+        self.whole = cells.main if cells.pilot is None else cells.main + cells.pilot
+        self.every = Panel(self.whole, scoring)
+        self.explored = self.counted = self.every
+        self.sums = self.whole
+        if cells.pilot is not None and reuse is not None:
+            self.explored = Panel(cells.pilot, scoring)
+            if reuse == "none":
+                self.sums, self.counted = cells.main, Panel(cells.main, scoring)
+        self.is_reused = reuse == "pooled" and bool(
+            cells.pilot is not None and cells.pilot.count.any()
+        )
+        self.is_calibrated = (
+            design.target == "common"
+            and design.config.calibration == "relative"
+            and len(design.judges) > 1
+        )
+        self._weight_noise = self.every.shrunk_noise()
+        self.noise = self.every.noise
+        if design.target != "panel":
+            # Judges that say the same are as good as one another where nothing else is known.
+            self.noise = np.where(np.isnan(self.noise), self._weight_noise, self.noise)
+
+    # --- judges ------------------------------------------------------------------------------
+
+    @cached_property
+    def offsets(self) -> Offsets:
+        """How far judges lie above the first one."""
+        return judge_offsets(self.explored, self.design.clusters, self.design.arm_pairs)
+
+    @cached_property
+    def interaction(self) -> Interaction:
+        """How far judges differ on single units."""
+        design = self.design
+        return judge_interaction(
+            self.explored, self.noise, design.clusters, design.config.confidence
+        )
+
+    @cached_property
+    def disagreement(self) -> Disagreement:
+        """Whether judges differ by more than their noise."""
+        return cochran_test(self.explored, self._weight_noise, float(self.every.noise_df.sum()))
+
+    @cached_property
+    def exceeds_noise(self) -> bool:
+        """Whether judges' own views of units outweigh the noise that is left in the cells' means."""
+        counted, found = self.counted, self.interaction
+        rest = np.where(
+            counted.answered, self.noise[:, None, None] / np.maximum(counted.count, 1), 0
+        )
+        left = float(rest.sum() / max(counted.answered.sum(), 1))
+        return found.lower > 0 and found.variance > left
+
+    @cached_property
+    def offset_depends_on_arm(self) -> bool:
+        """Whether offsets depend on the arm."""
+        return self.offsets.arms.depends(self.design.scoring.span)
+
+    # --- values ------------------------------------------------------------------------------
+
+    @cached_property
+    def mean(self) -> Array:
+        """Cell means, less the judge's offset where a common score is calibrated."""
+        if not self.is_calibrated:
+            return self.counted.mean
+        return np.where(self.answered, self.counted.mean - self.level[:, None, None], 0.0)
+
+    @cached_property
+    def has_offset(self) -> Mask:
+        """Judges that can be put on the first one's level, (n_judges,)."""
+        return ~np.isnan(self.offsets.value)
+
+    @cached_property
+    def level(self) -> Array:
+        """What is taken from each judge's scores, (n_judges,)."""
+        if not self.is_calibrated:
+            return np.zeros(len(self.design.judges))
+        return np.where(self.has_offset, self.offsets.value, 0.0)
+
+    @cached_property
+    def counts(self) -> Array:
+        """Answers by cell that enter values."""
+        count = self.counted.count
+        return count * self.has_offset[:, None, None] if self.is_calibrated else count
+
+    @cached_property
+    def answered(self) -> Mask:
+        """Cells that enter values."""
+        return self.counts > 0
+
+    def weigh(self, counts: Array) -> Array:
+        """Weigh judges in each item by the answers that they gave, (n_judges, n_items).
+
+        Panel: the weights asked for. Common: by the precision of the noise, n/σ². Population: by
+        the precision as one of many judges, 1/(η² + σ²/n). σ² is a judge's noise over all its
+        cells, never a cell's own: that would follow its scores, and pull values to the scale's
+        ends.
+        """
+        noise = self._weight_noise[:, None]
+        match self.design.target:
+            case "common":
+                # Without repeats no judge is known to be noisier than another.
+                return counts / np.where(np.isnan(noise), 1.0, noise)
+            case "population" if not np.isnan(self.interaction.variance):
+                own = max(self.interaction.variance, 0.0)
+                return counts / (counts * own + noise)
+            case _:
+                return self.design.weights[:, None] * (counts > 0)
+
+    def shares_of(self, counts: Array) -> Array:
+        """Say how each unit's value is made of its judges' means: over cells."""
+        flat = proportional(self.weigh(counts.reshape(len(counts), -1)))
+        shares: Array = flat.reshape(counts.shape)
+        return shares
+
+    # --- missing -----------------------------------------------------------------------------
+
+    @cached_property
+    def has_missing(self) -> bool:
+        """Whether verdicts are missing among those that would enter values."""
+        return bool(self.sums.missing.any())
+
+    @cached_property
+    def asked(self) -> Array:
+        """Questions by cell that would enter values if all were answered."""
+        asked: Array = self.sums.count + self.sums.missing
+        return asked * self.has_offset[:, None, None] if self.is_calibrated else asked
+
+    @cached_property
+    def worst(self) -> Interval:
+        """Between which ends missing verdicts could move the cells' means."""
+        low = self.design.scoring.low
+        worst = worst_case(
+            self.sums.total, self.sums.count, self.sums.missing, self.design.scoring.span
+        )
+        level = self.level[:, None, None]
+        return Interval(low + worst.lower - level, low + worst.upper - level)

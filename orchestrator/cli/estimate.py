@@ -1,0 +1,141 @@
+"""The command that needs no campaign: `estimate`, from a table of verdicts that is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from orchestrator.cli.common import AsJson, app, print_json, say
+from orchestrator.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from orchestrator.report.assessment import Assessment
+
+
+class Per(StrEnum):
+    """What gets a mean of its own."""
+
+    ARM = "arm"
+    UNIT = "unit"
+    JUDGE = "judge"
+
+
+class Population(StrEnum):
+    """What is random: the items too, or only what a judge says at another time."""
+
+    LIKE_THESE = "items_like_these"
+    THESE = "these_items"
+
+
+class Target(StrEnum):
+    """What the judges measure."""
+
+    PANEL = "panel"
+    COMMON = "common"
+    POPULATION = "population"
+
+
+@app.command()
+def estimate(
+    data: Annotated[
+        Path, typer.Argument(help="A table of verdicts: .csv, .jsonl (also .gz) or .parquet.")
+    ],
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", help="The kind of estimate; by default what the columns allow."),
+    ] = None,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="PART=COLUMN", help="Name a part's column; repeatable."),
+    ] = None,
+    scale: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scale", metavar="[CRITERION=]MIN:MAX", help="The ends of the scale; repeatable."
+        ),
+    ] = None,
+    contrast: Annotated[
+        str | None,
+        typer.Option("--contrast", metavar="ARM:BASELINE", help="The difference of two arms."),
+    ] = None,
+    per: Annotated[Per, typer.Option("--per", help="What gets a mean of its own.")] = Per.ARM,
+    population: Annotated[
+        Population, typer.Option("--population", help="Whether the items are a sample of more.")
+    ] = Population.LIKE_THESE,
+    target: Annotated[
+        Target | None, typer.Option("--target", help="What the judges measure; default panel.")
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option("--confidence", help="Level of the intervals.")
+    ] = 0.95,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate from a table of verdicts, the naive interval beside ours. Exit 0 or 2."""
+    from orchestrator.estimating import Request, assess
+
+    if not 0 < confidence < 1:
+        raise ConfigError(f"--confidence: wants a number between 0 and 1, not {confidence:g}")
+    assessment = assess(
+        data,
+        Request(
+            kind=kind,
+            names=_names(map_ or ()),
+            scales=_scales(scale or ()),
+            contrast=contrast,
+            per=per.value,
+            population=population.value,
+            target=None if target is None else target.value,
+            confidence=confidence,
+        ),
+    )
+    _show(assessment, as_json=as_json)
+
+
+def _names(texts: Sequence[str]) -> dict[str, str]:
+    """Read what `--map` was given."""
+    names: dict[str, str] = {}
+    for text in texts:
+        part, equals, column = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--map {text}: wants PART=COLUMN, as in item_id=trace_id")
+        if part in names:
+            raise ConfigError(f"--map {text}: {part} is {names[part]} already")
+        names[part] = column
+    return names
+
+
+def _scales(texts: Sequence[str]) -> dict[str | None, tuple[float, float]]:
+    """Read what `--scale` was given."""
+    scales: dict[str | None, tuple[float, float]] = {}
+    for text in texts:
+        name, equals, ends = text.rpartition("=")
+        try:
+            low, high = map(float, ends.split(":"))
+            is_range = -float("inf") < low < high < float("inf")
+        except ValueError:
+            is_range = False
+        if not is_range:
+            raise ConfigError(f"--scale {text}: wants MIN:MAX, as in 1:5")
+        scales[name if equals else None] = (low, high)
+    return scales
+
+
+def _show(assessment: Assessment, *, as_json: bool) -> None:
+    from orchestrator.report.assessment import as_json as json_of
+    from orchestrator.report.assessment import lines
+    from orchestrator.report.wording import printable
+
+    if as_json:
+        print_json(json_of(assessment))
+    else:
+        for line in lines(assessment):
+            typer.echo(line)
+        if not assessment.results:
+            say("what these columns allow is not built yet; nothing was estimated")
+        say(f"next: {printable(assessment.next_command)}")
+    if not assessment.results:
+        raise typer.Exit(2)

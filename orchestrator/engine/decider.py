@@ -1,0 +1,169 @@
+"""The deciding half of a run: what every shell around it shares, whoever calls the judges.
+
+Decisions are applied at once and wait for the commit of their turn. Outcomes are told one at a
+time: told all at once, 50 latency seeds gave 50 sequences of decisions.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from anyio import to_thread
+
+from orchestrator.core.estimate import Estimate
+from orchestrator.core.events import (
+    Arrived,
+    Asked,
+    Declined,
+    Event,
+    JudgeDown,
+    Late,
+    LimitReached,
+    Reasked,
+    Stopped,
+)
+from orchestrator.core.ids import JudgeIx, QNo
+from orchestrator.core.money import Nano
+from orchestrator.core.query import Query
+from orchestrator.core.stopping import StopReason
+from orchestrator.core.wire import Request
+from orchestrator.engine.attempts import Arrival, Job
+from orchestrator.engine.decide import Ask, Decline, Limit, Look, Park, Stop, Wait, decide, hear
+from orchestrator.engine.fold import State
+from orchestrator.engine.resume import close
+
+SLOW_ESTIMATE_S = 0.02
+"""Estimates that take longer leave the event loop for a thread."""
+
+
+class Outbox(Protocol):
+    """Where questions wait that are asked and not yet sent."""
+
+    def put(self, job: Job) -> None:
+        """Let a question wait for its turn to be sent."""
+        ...
+
+    def drop(self, judge: JudgeIx) -> None:
+        """Send nothing more to a judge."""
+        ...
+
+    def drop_all(self) -> None:
+        """Send nothing more."""
+        ...
+
+
+class Decider:
+    """Takes the decisions of a run and keeps the events of the turn until they are committed.
+
+    `may_thread`: slow estimates may leave the event loop.
+    """
+
+    def __init__(self, state: State, outbox: Outbox, *, may_thread: bool) -> None:
+        self.state = state
+        self._outbox = outbox
+        self._may_thread = may_thread
+        self._turn: list[Event] = []
+        self._estimate_s = 0.0
+
+    def do(self, event: Event) -> None:
+        """Apply an event and let it wait for this turn's commit."""
+        self.state.apply(event)
+        self._turn.append(event)
+
+    def end_turn(self) -> list[Event]:
+        """Give the events that this turn's commit makes durable, and begin another turn."""
+        events, self._turn = self._turn, []
+        return events
+
+    def take_up_unsent(self) -> None:
+        """Line up what an earlier process asked and never sent."""
+        for at in self.state.open.values():
+            if at.outcome is None and not at.returned:
+                self._put(at.q, at.query, self.state.render(at.query, at.attempt), at.hold)
+
+    def take_in(self, arrival: Arrival) -> None:
+        """Store what came of a question; it is told when its turn comes."""
+        job = arrival.job
+        if self.state.stopped is not None:
+            self.do(Late(q=job.q, outcome=arrival.outcome))
+            return
+        self.do(
+            Arrived(
+                q=job.q, attempt=arrival.attempt, outcome=arrival.outcome, took_s=arrival.took_s
+            )
+        )
+        if arrival.parks is not None and not self.state.judges[job.query.judge].is_down:
+            self._park(JudgeIx(job.query.judge), arrival.parks)
+
+    async def decide(self) -> None:
+        """Ask until the window is full, tell what is due, and so on until nothing is left to do."""
+        while True:
+            await self._ask_until_full()
+            at = self.state.next_due()
+            if at is None or self.state.stopped is not None:
+                return
+            event = hear(self.state, at)
+            self.do(event)
+            if isinstance(event, Reasked):
+                self._put(at.q, at.query, self.state.render(at.query, event.attempt), event.hold)
+
+    def close_unsent(self) -> None:
+        """Take back what was not sent at the stop. What was sent is still received and charged."""
+        for at in list(self.state.open.values()):
+            if at.outcome is not None or not at.sent:
+                self.do(close(at))
+
+    async def _ask_until_full(self) -> None:
+        state = self.state
+        while True:
+            match decide(state):
+                case Ask(query=query, hold=hold, request=request):
+                    q = QNo(state.n_asked)
+                    self.do(Asked(q=q, query=query, hold=hold))
+                    self._put(q, query, request, hold)
+                case Decline(query=query, hold=hold, account=account):
+                    self.do(Declined(query=query, hold=hold, account=account))
+                case Look():
+                    self.do(state.look(await self._estimate(), is_final=False))
+                case Limit(which=which):
+                    self.do(LimitReached(which=which))
+                case Park(judge=judge, why=why):
+                    self._park(judge, why)
+                case Stop(reason=reason):
+                    await self._stop(reason)
+                    return
+                case Wait():
+                    return
+
+    async def _stop(self, reason: StopReason) -> None:
+        """Freeze the estimates."""
+        self.do(self.state.look(await self._estimate(), is_final=True))
+        self.do(Stopped(reason=reason))
+        self._outbox.drop_all()
+
+    def _park(self, judge: JudgeIx, why: str) -> None:
+        self._outbox.drop(judge)
+        self.do(JudgeDown(judge=judge, until=None, why=why))
+
+    def _put(self, q: QNo, query: Query, request: Request, hold: Nano) -> None:
+        judge = query.judge
+        self._outbox.put(
+            Job(
+                q=q,
+                query=query,
+                request=request,
+                hold=hold,
+                judge=self.state.crew.judges[judge],
+                card=self.state.cards[judge],
+            )
+        )
+
+    async def _estimate(self) -> tuple[Estimate, ...]:
+        began = time.perf_counter()
+        if self._may_thread and self._estimate_s > SLOW_ESTIMATE_S:
+            estimates = await to_thread.run_sync(self.state.estimate)
+        else:
+            estimates = self.state.estimate()
+        self._estimate_s = time.perf_counter() - began
+        return estimates

@@ -1,0 +1,717 @@
+"""`plan`: what a campaign will ask, cost, take and find, by rehearsing it (`engine.rehearse`).
+
+The campaign is carried out with stand-ins for its judges (`stand_ins`), under its cap and without
+its target, so that one rehearsal shows the precision that each dollar buys. A campaign of many calls
+is rehearsed on a random part of its items with the same part of the money, and scaled up: calls,
+money and time as the items, half-widths as the root of their number. The range that a prediction
+gets is that of every standard deviation times 0.7 to 1.4: half-widths are proportional to them, so
+it is read off the same curve. It is exact for policies and intervals that keep to units, and close
+where scores are rounded or intervals end with the scale.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.build import Blueprint, crew_like
+from orchestrator.campaign_file import Policy
+from orchestrator.core.errors import BudgetTooSmall, ConfigError
+from orchestrator.core.events import Opened
+from orchestrator.core.frame import Frame
+from orchestrator.core.judge import Judge
+from orchestrator.core.money import Nano
+from orchestrator.core.seeds import Seeds, Stream
+from orchestrator.core.stopping import StopReason
+from orchestrator.core.study import Study
+from orchestrator.core.wire import Json
+from orchestrator.data import frame_part, units_of
+from orchestrator.engine.crew import Crew
+from orchestrator.engine.rehearse import Rehearsal, Sight, rehearse
+from orchestrator.planned import PLANNED
+from orchestrator.prices import sheet
+from orchestrator.report.planning import (
+    PANEL,
+    JudgePlan,
+    Plan,
+    Point,
+    PriceSheet,
+    Prompts,
+    Range,
+    Rival,
+    WholeList,
+)
+from orchestrator.stand_ins import (
+    OTHER_SEED,
+    assumptions,
+    dearest_call,
+    measured_prompts,
+    stand_in,
+)
+
+FACTORS = (0.7, 1.0, 1.4)
+"""Every standard deviation may be so much smaller or larger than assumed."""
+
+CHANCE = 3.0 * math.sqrt(2.0)
+"""A run lies within so many standard deviations of a rehearsal.
+
+Both vary by chance, hence the root; and three, since what is rare and dear (truncations, timeouts)
+is seen only a few times, so that its variance is known badly.
+"""
+
+ROOMY, FEWEST = 400, 40
+"""A part has at least so many items at first, so that a pilot finds room in it; and at the last."""
+
+SIZED = 0.8
+"""A part is chosen so that it likely takes this share of the calls allowed."""
+
+SMALLER = 4
+"""A rehearsal that was still too long is done again on a part so many times smaller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """How many calls a plan may rehearse: of the campaign itself, of its list, of all rivals."""
+
+    own: int = 15_000
+    whole_list: int = 6_000
+    rivals: int = 8_000
+
+
+THOROUGH = Effort()
+QUICK = Effort(own=2_000, whole_list=1_000, rivals=0)
+"""What a run can afford before it starts: well below a second."""
+
+
+def make_plan(
+    blueprint: Blueprint, *, max_in_flight: int | None = None, effort: Effort = THOROUGH
+) -> Plan:
+    """Rehearse a campaign and, if the effort allows, its rivals.
+
+    Raises
+    ------
+    BudgetTooSmall
+        The policy can't work with this money.
+    """
+    theatre = _Theatre(blueprint, max_in_flight)
+    campaign = blueprint.file.campaign
+    judges = tuple(range(len(campaign.judges)))
+    own = theatre.seen(_Case(campaign.policy, judges), n_most=effort.own)
+    whole = _whole_list(theatre, own, n_most=effort.whole_list)
+    target = theatre.target
+    ends = [_end(own.rehearsal, target, factor, theatre) for factor in FACTORS]
+    expected = ends[1]
+    beyond = whole if whole is not None and not whole.is_cut else None
+    needs = _needs(own, judges, theatre, beyond)
+    rivals = _rivals(theatre, own, needs, effort.rivals) if effort.rivals else ()
+    cards = blueprint.crew.opened.cards
+    ceilings = [theatre.ceiling(judge) for judge in judges]
+    return Plan(
+        campaign=blueprint.name,
+        policy=campaign.policy.kind,
+        n_items=blueprint.study.frame.n_items,
+        n_arms=blueprint.study.frame.n_arms,
+        is_mock=blueprint.is_mock,
+        cap=blueprint.crew.opened.cap,
+        target=target,
+        judges=tuple(
+            JudgePlan(
+                name=entry.name,
+                adapter=entry.adapter,
+                card=cards[ix],
+                price_source=blueprint.prices[ix].source,
+                calls=round(expected.calls[ix]),
+                expected=round(expected.spent[ix]),
+                ceiling=ceilings[ix],
+            )
+            for ix, entry in enumerate(campaign.judges)
+        ),
+        whole_list=None if beyond is None else _listed(beyond.rehearsal),
+        spend=_spend(ends, own.rehearsal, max(ceilings), blueprint.crew.opened.cap),
+        seconds=_between([end.seconds for end in ends]),
+        half_width=_widths(ends, target, theatre.every),
+        ends_by=expected.reason,
+        at_cap=_at_the_end(own),
+        needs=needs.money,
+        needs_is_extrapolated=needs.is_extrapolated,
+        usable_concurrency=theatre.usable_concurrency(own.rehearsal),
+        in_flight=own.rehearsal.in_flight,
+        bound_by=own.rehearsal.bound_by,
+        curve=tuple(_curve(own.rehearsal)),
+        rivals=tuple(rivals),
+        cheapest=_cheapest(rivals, target),
+        assumptions=tuple(assumptions(blueprint, theatre.prompts)),
+        prompts=theatre.prompts,
+        sheet=_sheet(blueprint),
+        part=own.part,
+        notes=tuple(_notes(blueprint, own)),
+        policy_says=own.rehearsal.policy,
+    )
+
+
+# --- rehearsing --------------------------------------------------------------------------------
+
+
+class _Case(NamedTuple):
+    """A policy and whom it may ask, as indices of the campaign's judges; money may be no object."""
+
+    policy: Policy
+    judges: tuple[int, ...]
+    is_capped: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """A rehearsal in the size of the campaign; `part` of the items took part in it.
+
+    `is_cut`: it was ended for its length.
+    """
+
+    rehearsal: Rehearsal
+    part: float
+    is_cut: bool
+
+
+class _Theatre:
+    """Where the cases of one campaign are rehearsed."""
+
+    def __init__(self, blueprint: Blueprint, max_in_flight: int | None) -> None:
+        campaign = blueprint.file.campaign
+        self.blueprint = blueprint
+        self.prompts: Prompts | None = measured_prompts(blueprint)
+        self.target = campaign.stop.target_half_width
+        self.every, self.min_items = campaign.stop.every, campaign.stop.min_items
+        self.seeds = Seeds(campaign.seed + OTHER_SEED)
+        self.ceiling = cache(lambda judge: dearest_call(blueprint, judge))
+        self.max_in_flight = max_in_flight or sum(j.limits.concurrency for j in campaign.judges)
+        self._order = self.seeds.spawn(Stream.LAYOUT).permutation(_n_clusters(blueprint))
+
+    def seen(self, case: _Case, *, n_most: int, to_its_end: bool = True) -> _Seen:
+        """Rehearse a case; on a part of the items, if it likely takes more than `n_most` calls.
+
+        With a target the whole is tried first, since a run may meet it long before its money ends.
+        What was cut is tried again on smaller parts, if its end is wanted.
+        """
+        likely = self._likely_calls(case)
+        small = min(1.0, SIZED * n_most / likely) if math.isfinite(likely) else 1.0 / SMALLER
+        seeks_target = case.is_capped and self.target is not None and n_most >= THOROUGH.own
+        part = 1.0 if seeks_target or likely <= n_most else small
+        seen = self._on_items(case, n_most, self._items(part, ROOMY))
+        while to_its_end and seen.is_cut and not (case.is_capped and self._shows_enough(seen)):
+            part = small if small < seen.part else seen.part / SMALLER
+            items = self._items(part, FEWEST)
+            if len(items) >= seen.part * self.blueprint.study.frame.n_items:
+                break
+            before, seen = seen, self._on_items(case, n_most, items)
+            if seen.part >= before.part:
+                break
+        return seen
+
+    def _likely_calls(self, case: _Case) -> float:
+        """Guess how many calls a case takes: what the money buys, or all repeats of all units."""
+        study, cap = self.blueprint.study, self.blueprint.crew.opened.cap
+        panel = [study.panel[judge] for judge in case.judges]
+        most = getattr(case.policy.settings, "max_repeats", None)
+        repeats = [min(p.repeats or math.inf, most or math.inf) for p in panel]
+        by_list = study.frame.n_units * sum(repeats)
+        each = sum(p.planning for p in panel) / len(panel)
+        by_money = cap / each if cap is not None and each and case.is_capped else math.inf
+        return max(1.0, min(by_list, by_money))
+
+    def usable_concurrency(self, rehearsal: Rehearsal) -> int:
+        """Say how many calls can be under way, given what the cap can hold at once."""
+        opened = self.blueprint.crew.opened
+        most = min(self.max_in_flight, opened.window)
+        holds, calls = sum(rehearsal.worst), sum(rehearsal.calls)
+        if opened.cap is None or not holds:
+            return most
+        return min(most, max(1, opened.cap * calls // holds))
+
+    def _shows_enough(self, seen: _Seen) -> bool:
+        """Whether the target is reached, for each factor, before the rehearsal was cut."""
+        if self.target is None:
+            return False
+        end = _end(seen.rehearsal, self.target, FACTORS[-1], self)
+        return end.reason is StopReason.PRECISION
+
+    def _on_items(self, case: _Case, n_most: int, items: NDArray[np.int64]) -> _Seen:
+        part = len(items) / self.blueprint.study.frame.n_items
+        try:
+            rehearsal, is_cut = self._rehearse(case, items, n_most, part)
+        except (ConfigError, ValueError):
+            if part == 1.0:
+                raise
+            # What the whole allows may not fit a part: a pilot, or money that just suffices.
+            return self._on_items(case, n_most, self._items(1.0, FEWEST))
+        return _Seen(rehearsal=_scaled(rehearsal, part), part=part, is_cut=is_cut)
+
+    def _items(self, part: float, fewest: int) -> NDArray[np.int64]:
+        """Choose a part of the items at random, whole clusters of them and not too few."""
+        cluster = self.blueprint.study.frame.cluster
+        wanted = max(part * len(cluster), fewest)
+        if wanted >= len(cluster):
+            return np.arange(len(cluster))
+        sizes = np.bincount(cluster, minlength=len(self._order))[self._order]
+        n_clusters = int(np.searchsorted(np.cumsum(sizes), wanted)) + 1
+        return np.flatnonzero(np.isin(cluster, self._order[:n_clusters]))
+
+    def check(self, case: _Case) -> None:
+        """Build a case's policy for the whole campaign.
+
+        Raises
+        ------
+        BudgetTooSmall, ConfigError, ValueError
+            It can't work with this money, or with this campaign at all.
+        """
+        study, crew = self.blueprint.study, self.blueprint.crew
+        judges = tuple(crew.judges[judge] for judge in case.judges)
+        made = self._crew(case, judges, self._study(case, study.frame), 1.0, n_most=1)
+        made.new_policy(made.opened.cap)
+
+    def _study(self, case: _Case, frame: Frame) -> Study:
+        study = self.blueprint.study
+        panel = tuple(study.panel[judge] for judge in case.judges)
+        return replace(study, frame=frame, panel=panel, seeds=self.seeds)
+
+    def _crew(
+        self, case: _Case, judges: tuple[Judge, ...], study: Study, part: float, *, n_most: int
+    ) -> Crew:
+        file = self.blueprint.file
+        own = file.campaign.model_copy(
+            update={
+                "policy": case.policy,
+                "estimate": (file.campaign.primary,),
+                "gate": (),
+            }
+        )
+        opened = _opened(self.blueprint.crew.opened, case, part, n_most)
+        return crew_like(replace(file, campaign=own), opened, judges, study)
+
+    def _rehearse(
+        self, case: _Case, items: NDArray[np.int64], n_most: int, part: float
+    ) -> tuple[Rehearsal, bool]:
+        blueprint = self.blueprint
+        frame = blueprint.study.frame
+        units = units_of(frame, items)
+        study = self._study(case, frame_part(frame, items) if part < 1.0 else frame)
+        cast = [stand_in(blueprint, judge, study, units, self.prompts) for judge in case.judges]
+        clock = blueprint.file.campaign.budget.wall_clock
+        rehearsal = rehearse(
+            self._crew(case, tuple(at.judge for at in cast), study, part, n_most=n_most),
+            [at.player for at in cast],
+            max_in_flight=self.max_in_flight,
+            wall_clock_s=None if clock is None else clock * part,
+        )
+        is_cut = rehearsal.stop_reason is StopReason.LIMIT and sum(rehearsal.calls) >= n_most
+        return rehearsal, is_cut
+
+
+def _opened(opened: Opened, case: _Case, part: float, n_most: int) -> Opened:
+    """Give a part of the campaign the same part of its money and limits."""
+
+    def share(amount: int | None) -> int | None:
+        return None if amount is None else math.ceil(amount * part)
+
+    def money(amount: int | None) -> Nano | None:
+        found = share(amount) if case.is_capped else None
+        return None if found is None else Nano(found)
+
+    most = share(opened.max_requests) if case.is_capped else None
+    return replace(
+        opened,
+        cap=money(opened.cap),
+        judge_caps=tuple(money(opened.judge_caps[judge]) for judge in case.judges),
+        role_caps={
+            role: found
+            for role, cap in opened.role_caps.items()
+            if (found := money(cap)) is not None
+        },
+        cards=tuple(opened.cards[judge] for judge in case.judges),
+        max_requests=n_most if most is None else min(most, n_most),
+        max_tok=share(opened.max_tok) if case.is_capped else None,
+        max_uncertain=money(opened.max_uncertain),
+    )
+
+
+def _n_clusters(blueprint: Blueprint) -> int:
+    return int(blueprint.study.frame.cluster.max(initial=-1)) + 1
+
+
+def _scaled(seen: Rehearsal, part: float) -> Rehearsal:
+    """Bring what a part of the items showed to the size of the campaign.
+
+    Widths of single units depend on the money for each unit alone, all others on the root of the
+    number of items.
+    """
+    if part == 1.0:
+        return seen
+    shrink = 1.0 if _is_per_unit(seen) else math.sqrt(part)
+    # A start and the wait for the last answers take as long whatever the size.
+    seconds = {name: share * seen.duration_s for name, share in seen.bound_by.items()}
+    fixed = {name: s for name, s in seconds.items() if name == "last" or name.startswith("start:")}
+    seconds = {name: fixed.get(name, s / part) for name, s in seconds.items()}
+    start_s = sum(fixed.values()) - fixed.get("last", 0.0)
+    whole_s = sum(seconds.values())
+
+    def up(numbers: Sequence[int]) -> tuple[int, ...]:
+        return tuple(round(x / part) for x in numbers)
+
+    return replace(
+        seen,
+        sights=tuple(
+            replace(
+                sight,
+                n_told=round(sight.n_told / part),
+                at_s=min(sight.at_s, start_s) + max(0.0, sight.at_s - start_s) / part,
+                calls=up(sight.calls),
+                spent=up(sight.spent),
+                half_width=sight.half_width * shrink,
+                n_items=round(sight.n_items / part),
+            )
+            for sight in seen.sights
+        ),
+        n_told=round(seen.n_told / part),
+        calls=up(seen.calls),
+        answered=up(seen.answered),
+        missing=up(seen.missing),
+        spent=up(seen.spent),
+        worst=up(seen.worst),
+        chance_nano=seen.chance_nano / math.sqrt(part),
+        duration_s=whole_s,
+        bound_by={name: s / whole_s for name, s in seconds.items()},
+    )
+
+
+def _is_per_unit(seen: Rehearsal) -> bool:
+    return bool(seen.estimates) and seen.estimates[0].target == "units"
+
+
+# --- where a run ends --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """Where a run would end if all standard deviations were `factor` times those rehearsed."""
+
+    reason: StopReason
+    n_told: float
+    seconds: float
+    calls: tuple[float, ...]
+    spent: tuple[float, ...]
+    half_width: float
+
+    @property
+    def money(self) -> float:
+        """What it has cost, nano-USD."""
+        return sum(self.spent)
+
+
+def _end(seen: Rehearsal, target: float | None, factor: float, theatre: _Theatre) -> _End:
+    """Find the first look at which the target is met; without one, the end of the rehearsal."""
+    before: Sight | None = None
+    for sight in seen.sights:
+        is_wide_enough = sight.n_items >= theatre.min_items and math.isfinite(sight.half_width)
+        if target is not None and is_wide_enough and factor * sight.half_width <= target:
+            return _crossing(before, sight, target / factor, theatre.every, factor)
+        before = sight if is_wide_enough else None
+    last = seen.sights[-1].half_width if seen.sights else math.nan
+    return _End(
+        reason=seen.stop_reason,
+        n_told=seen.n_told,
+        seconds=seen.duration_s,
+        calls=seen.calls,
+        spent=seen.spent,
+        half_width=factor * last,
+    )
+
+
+def _crossing(before: Sight | None, after: Sight, width: float, every: int, factor: float) -> _End:
+    """Find the look between two at which the width is reached: log width is linear in log n."""
+    share = 1.0
+    if before is not None and before.n_told < after.n_told and before.half_width > width:
+        fall = math.log(before.half_width / after.half_width)
+        far = math.log(before.half_width / width) / fall if fall > 0 else 1.0
+        n = before.n_told * (after.n_told / before.n_told) ** far
+        n = min(after.n_told, math.ceil(n / every) * every)
+        share = (n - before.n_told) / (after.n_told - before.n_told)
+    start = after if before is None else before
+
+    def at(a: float, b: float) -> float:
+        return a + share * (b - a)
+
+    def each(a: Sequence[int], b: Sequence[int]) -> tuple[float, ...]:
+        return tuple(at(x, y) for x, y in zip(a, b, strict=True))
+
+    return _End(
+        reason=StopReason.PRECISION,
+        n_told=at(start.n_told, after.n_told),
+        seconds=at(start.at_s + start.drain_s, after.at_s + after.drain_s),
+        calls=each(start.calls, after.calls),
+        spent=each(start.spent, after.spent),
+        half_width=factor * min(width, at(start.half_width, after.half_width)),
+    )
+
+
+def _between(values: Sequence[float]) -> Range:
+    return Range(low=min(values), expected=values[1], high=max(values))
+
+
+def _spend(ends: Sequence[_End], seen: Rehearsal, ceiling: int, cap: int | None) -> Range:
+    """Give the range of money: by factor and by chance."""
+    slack = [_slack(end, seen, ceiling) for end in ends]
+    low = min(end.money - s for end, s in zip(ends, slack, strict=True))
+    high = max(end.money + s for end, s in zip(ends, slack, strict=True))
+    return Range(
+        low=max(0.0, low),
+        expected=ends[1].money,
+        high=high if cap is None else min(high, cap),
+    )
+
+
+def _slack(end: _End, seen: Rehearsal, ceiling: int) -> float:
+    """Say how far the money of an end may be off by chance."""
+    match end.reason:
+        case StopReason.BUDGET:
+            by_end = float(ceiling)  # so much can be left when the next call does not fit
+        case StopReason.DEADLINE:
+            # How many calls fit into a time is a count: its SD is at most about its root.
+            by_end = CHANCE * end.money / math.sqrt(max(1.0, sum(end.calls)))
+        case _:
+            by_end = 0.0
+    share = end.money / max(1, sum(seen.spent))
+    return max(by_end, CHANCE * seen.chance_nano * math.sqrt(share))
+
+
+def _widths(ends: Sequence[_End], target: float | None, every: int) -> Range | None:
+    """Give the range of the half-width; a run that meets its target ends up to a look below it."""
+    if not all(math.isfinite(end.half_width) for end in ends):
+        return None
+    low = high = ends[1].half_width
+    for end in ends:
+        if end.reason is StopReason.PRECISION and target is not None:
+            look = math.sqrt(max(0.0, 1.0 - every / end.n_told))
+            low, high = min(low, end.half_width * look), max(high, target)
+        else:
+            low, high = min(low, end.half_width), max(high, end.half_width)
+    return Range(low=low, expected=ends[1].half_width, high=high)
+
+
+def _at_the_end(own: _Seen) -> float | None:
+    if own.is_cut or not own.rehearsal.sights:
+        return None
+    last = own.rehearsal.sights[-1].half_width
+    return last if math.isfinite(last) else None
+
+
+def _curve(seen: Rehearsal) -> Iterator[Point]:
+    for sight in seen.sights:
+        if math.isfinite(sight.half_width):
+            yield Point(sum(sight.spent), sum(sight.calls), sight.at_s, sight.half_width)
+
+
+# --- the list, and what the target needs -------------------------------------------------------
+
+
+def _whole_list(theatre: _Theatre, own: _Seen, *, n_most: int) -> _Seen | None:
+    """Rehearse the campaign as if money were no object; None if the policy wants money to plan."""
+    campaign = theatre.blueprint.file.campaign
+    case = _Case(campaign.policy, tuple(range(len(campaign.judges))), is_capped=False)
+    try:
+        theatre.check(case)
+        is_whole = own.rehearsal.stop_reason is StopReason.FINISHED
+        return own if is_whole else theatre.seen(case, n_most=n_most)
+    except (ConfigError, ValueError):
+        return None
+
+
+def _listed(seen: Rehearsal) -> WholeList:
+    return WholeList(calls=sum(seen.calls), expected=sum(seen.spent), worst=sum(seen.worst))
+
+
+class _Needs(NamedTuple):
+    """The smallest budget that reaches the target; None where none does, or there is no target."""
+
+    money: int | None
+    is_extrapolated: bool = False
+
+
+def _needs(
+    seen: _Seen, judges: Sequence[int], theatre: _Theatre, beyond: _Seen | None = None
+) -> _Needs:
+    """Read off the curve what the target costs; beyond its end, widths fall as 1/√money.
+
+    That holds while new items are asked about, and for estimates of single units; for a mean,
+    repeats of the same items buy less, so a run that has seen all items is not extrapolated.
+    """
+    target = theatre.target
+    if target is None:
+        return _Needs(None)
+    for at in (seen, beyond):
+        if at is None:
+            continue
+        end = _end(at.rehearsal, target, 1.0, theatre)
+        if end.reason is StopReason.PRECISION:
+            last_call = max(theatre.ceiling(judge) for judge in judges)
+            return _Needs(round(end.money) + last_call)
+    sights = seen.rehearsal.sights
+    all_items = theatre.blueprint.study.frame.n_items
+    if not sights or seen.rehearsal.stop_reason is StopReason.FINISHED or beyond is not None:
+        return _Needs(None)
+    last = sights[-1]
+    is_used_up = last.n_items >= all_items and not _is_per_unit(seen.rehearsal)
+    if is_used_up or not math.isfinite(last.half_width):
+        return _Needs(None)
+    return _Needs(round(sum(last.spent) * (last.half_width / target) ** 2), is_extrapolated=True)
+
+
+# --- rivals ------------------------------------------------------------------------------------
+
+
+class _Candidate(NamedTuple):
+    """A rival by name: its policy as in a campaign file, whom it asks, whose judgment it gives."""
+
+    name: str
+    policy: Mapping[str, Json]
+    judges: tuple[int, ...]
+    whose: str = PANEL
+
+
+def _candidates(theatre: _Theatre) -> Iterator[_Candidate]:
+    """Name the rivals of a campaign's policy: one entry here is all that another one takes."""
+    panel = theatre.blueprint.study.panel
+    everyone = tuple(range(len(panel)))
+    if len(panel) > 1:
+        yield _Candidate("uniform", {"kind": "uniform"}, everyone)
+        anchor = panel[max(everyone, key=lambda j: panel[j].planning)].name
+        yield _Candidate("two_phase", {"kind": "two_phase", "anchor": anchor}, everyone, anchor)
+        yield _Candidate("est_ivwe", {"kind": "est_ivwe"}, everyone)
+        for judge in everyone:
+            name = panel[judge].name
+            yield _Candidate(f"{name} alone", {"kind": "uniform"}, (judge,), name)
+
+
+def _rivals(theatre: _Theatre, own: _Seen, needs: _Needs, n_calls: int) -> list[Rival]:
+    """Show the campaign's own policy, then its rivals.
+
+    Of the single judges the best is shown, and the one whose judgment the campaign is after.
+    """
+    campaign = theatre.blueprint.file.campaign
+    mine = _shown(
+        own,
+        needs,
+        Rival(
+            name=campaign.policy.kind,
+            policy=campaign.policy.kind,
+            judges=tuple(judge.name for judge in campaign.judges),
+            whose=getattr(campaign.policy.settings, "anchor", PANEL),
+        ),
+    )
+    candidates = [
+        candidate
+        for candidate in _candidates(theatre)
+        if candidate.policy["kind"] not in PLANNED["policies"]
+        and (candidate.policy["kind"] != mine.policy or len(candidate.judges) == 1)
+    ]
+    rivals = [_rival(theatre, c, n_calls // len(candidates)) for c in candidates]
+    alone = [rival for rival in rivals if len(rival.judges) == 1]
+    best = min(alone, key=lambda rival: _merit(rival, theatre.target), default=None)
+    return [mine, *(r for r in rivals if r not in alone or r is best or r.whose == mine.whose)]
+
+
+def _rival(theatre: _Theatre, candidate: _Candidate, n_calls: int) -> Rival:
+    campaign = theatre.blueprint.file.campaign
+    rival = Rival(
+        name=candidate.name,
+        policy=str(candidate.policy["kind"]),
+        judges=tuple(campaign.judges[judge].name for judge in candidate.judges),
+        whose=candidate.whose,
+    )
+    settings = dict(candidate.policy)
+    if campaign.policy.kind == rival.policy:
+        settings = campaign.policy.model_dump(mode="json", exclude_none=True) | settings
+    try:
+        case = _Case(Policy.model_validate(settings), candidate.judges)
+        theatre.check(case)
+        seen = theatre.seen(case, n_most=n_calls, to_its_end=False)
+    except BudgetTooSmall as exc:
+        return replace(rival, refused=str(exc), sufficient=exc.sufficient)
+    except (ConfigError, ValueError) as exc:
+        return replace(rival, refused=str(exc))
+    return _shown(seen, _needs(seen, candidate.judges, theatre), rival)
+
+
+def _shown(seen: _Seen, needs: _Needs, rival: Rival) -> Rival:
+    """Add what a rehearsal showed."""
+    made = seen.rehearsal
+    last = made.sights[-1].half_width if made.sights else math.nan
+    return replace(
+        rival,
+        calls=sum(made.calls),
+        spent=sum(made.spent),
+        half_width=last if math.isfinite(last) else None,
+        is_cut=seen.is_cut,
+        needs=needs.money,
+        is_extrapolated=needs.is_extrapolated,
+    )
+
+
+def _merit(rival: Rival, target: float | None) -> tuple[bool, float, float]:
+    """Rank: who reaches the target for the least money; without a target, who is most precise."""
+    width = math.inf if rival.half_width is None else rival.half_width
+    if target is None:
+        return bool(rival.refused), width, 0.0
+    return rival.needs is None, math.inf if rival.needs is None else rival.needs, width
+
+
+def _cheapest(rivals: Sequence[Rival], target: float | None) -> str:
+    """Name the cheapest policy that reaches the target; without a target, the most precise.
+
+    Only those count that give the judgment which the campaign is after, that of its own policy.
+    """
+    able = [
+        rival
+        for rival in rivals
+        if rival.whose == rivals[0].whose
+        and (rival.half_width if target is None else rival.needs) is not None
+    ]
+    best = min(able, key=lambda rival: _merit(rival, target), default=None)
+    return "" if best is None else best.name
+
+
+# --- the rest ----------------------------------------------------------------------------------
+
+
+def _sheet(blueprint: Blueprint) -> PriceSheet | None:
+    """Say which price sheet is in force, where some judge is priced by it."""
+    if not any(price.source.startswith("genai-prices") for price in blueprint.prices):
+        return None
+    now = datetime.now(UTC)
+    found = sheet(now)
+    age = None if found.newest is None else (now.date() - found.newest).days
+    return PriceSheet(name=found.version, newest=found.newest, age_days=age)
+
+
+def _notes(blueprint: Blueprint, own: _Seen) -> Iterator[str]:
+    campaign = blueprint.file.campaign
+    if own.part < 1.0:
+        yield f"rehearsed on {own.part:.1%} of the items and scaled up"
+    if own.is_cut:
+        yield f"the rehearsal was ended after {sum(own.rehearsal.calls):,} calls"
+    if campaign.stop.when != "target":
+        yield f"stop.when: {campaign.stop.when} may end the run earlier; that is not predicted"
+    for judge in campaign.judges:
+        given = [k for k in ("rpm", "input_tpm", "output_tpm") if getattr(judge.limits, k)]
+        if given:
+            yield f"{judge.name}: limits.{', limits.'.join(given)} not counted in the time"
+    for price in blueprint.prices:
+        yield from price.notes
+    for judge, told in zip(campaign.judges, own.rehearsal.answered, strict=True):
+        if not told:
+            yield f"{judge.name} is never asked"

@@ -1,0 +1,60 @@
+"""What recorded judges answer from: a file of ratings, or the log of another run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from judges.recorded import NOT_APPLICABLE, Rating, Recording, load, recording_of
+from orchestrator import rundir
+from orchestrator.core.errors import InvalidCampaign, Problem, StoreError
+from orchestrator.report.export import Answer, answers
+from orchestrator.store.sqlite import DB_NAME
+
+
+class Source(NamedTuple):
+    """A recording, and the digest of what it was read from."""
+
+    recording: Recording
+    digest: str
+
+
+def source(path: Path) -> Source:
+    """Read a recording; of a run, its answered questions.
+
+    A run is digested by the head of its chain of decisions, so it may be moved, and another run
+    that came to the same decisions and answers is the same recording.
+
+    Raises
+    ------
+    InvalidCampaign
+        It can't be read.
+    """
+    if not path.is_dir():
+        return Source(load(path), sha256(path.read_bytes()).hexdigest())
+    states = [file.stat() for file in (path / DB_NAME, path / f"{DB_NAME}-wal") if file.exists()]
+    try:
+        return _of_run(path, tuple((state.st_mtime_ns, state.st_size) for state in states))
+    except StoreError as exc:
+        raise InvalidCampaign([Problem(file=str(path), message=str(exc))]) from exc
+
+
+@lru_cache(maxsize=4)
+def _of_run(path: Path, states: tuple[tuple[int, int], ...]) -> Source:
+    del states  # they tell one state of the run from another
+    with rundir.reading(path) as reader:
+        ratings = _ratings(answers(reader.read(), reader.get_blob))
+        recording = recording_of(path, ratings)
+        return Source(recording, reader.head.hex())
+
+
+def _ratings(rows: Iterator[Answer]) -> Iterator[tuple[None, Rating]]:
+    """Turn verdicts into ratings; what is missing was not answered, and is left out."""
+    for row in rows:
+        if row.missing is None and row.preference is None:
+            score = NOT_APPLICABLE if row.value is None else repr(row.value)
+            criterion = row.criterion or ""
+            yield None, (row.item, row.judge, str(row.replicate), score, criterion, row.arm)

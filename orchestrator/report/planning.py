@@ -1,0 +1,535 @@
+"""What a plan says: the value, its JSON (`plan.json`) and its lines on the screen. Pure.
+
+See docs/reference/plan.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from itertools import groupby
+from typing import NamedTuple
+
+from orchestrator.core.money import NANO_PER_USD, PriceCard, format_usd
+from orchestrator.core.stopping import StopReason
+from orchestrator.core.wire import Json
+from orchestrator.report.wording import columns, number, places, plural, price, printable, usd
+
+SCHEMA = 1
+"""Raised when a key is renamed, removed or changes its meaning; new keys do not raise it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """A prediction: what is expected, and between what it should lie."""
+
+    low: float
+    expected: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """Something taken for granted about a judge, and where it comes from.
+
+    `source` is `assume` or `mock` (keys of the campaign file), `recording`, `data` or `default`.
+    """
+
+    judge: str
+    what: str
+    value: float | str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgePlan:
+    """One judge's part, money in nano-USD.
+
+    `calls` and `expected` are those of the whole run, `ceiling` bounds one call, at its longest
+    prompt.
+    """
+
+    name: str
+    adapter: str
+    card: PriceCard
+    price_source: str
+    calls: int
+    expected: int
+    ceiling: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeList:
+    """All that the policy would ask if money were no object, in nano-USD."""
+
+    calls: int
+    expected: int
+    worst: int
+
+
+class Point(NamedTuple):
+    """A point of the curve of precision against money (nano-USD)."""
+
+    spent: int
+    calls: int
+    seconds: float
+    half_width: float
+
+
+PANEL = ""
+"""Whose judgment an estimate gives, where it is that of all judges."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rival:
+    """What a policy makes of the campaign's money, and what it needs for the target, nano-USD.
+
+    Parameters
+    ----------
+    name, policy, judges : in words; its kind; whom it asks
+    whose : the judge whose judgment it gives, `PANEL` for that of all
+    calls, spent, half_width : how it ends, half-width None where no estimate has one
+    is_cut : whether that is not its end: the rehearsal was ended for its length
+    needs : the smallest budget that reaches the target; None without one or where none does
+    is_extrapolated : whether `needs` lies beyond what was rehearsed
+    refused, sufficient : why it can't work with this campaign, and with how much money it could
+    """
+
+    name: str
+    policy: str
+    judges: tuple[str, ...]
+    whose: str = PANEL
+    calls: int | None = None
+    spent: int | None = None
+    half_width: float | None = None
+    is_cut: bool = False
+    needs: int | None = None
+    is_extrapolated: bool = False
+    refused: str = ""
+    sufficient: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompts:
+    """The length of the prompts in tokens, measured on so many units."""
+
+    mean: float
+    sd: float
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceSheet:
+    """The price sheet in force; `newest` is the day of the newest price that it holds."""
+
+    name: str
+    newest: date | None
+    age_days: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a campaign will likely ask, cost, take and find, before a cent is spent.
+
+    Money is in nano-USD, time in seconds.
+
+    Parameters
+    ----------
+    cap, target : None where none is set
+    judges : in the file's order
+    whole_list : None where the policy has no end of its own
+    spend, seconds, half_width : of the run, under its cap and target; half-width None where no
+        estimate has one
+    ends_by : why the run is expected to end
+    at_cap : half-width when all of the money is spent, None where that is not known
+    needs, needs_is_extrapolated : as in `Rival`, for the campaign's own policy
+    usable_concurrency, in_flight : how many calls can be under way under the cap, and how many are
+        on average
+    bound_by : share of the time that each limit binds, the greatest first
+    curve : precision against money
+    rivals : the campaign's own policy first; empty where they were not asked for
+    cheapest : the name of the cheapest adequate one
+    part : the part of the items that was rehearsed
+    policy_says : what the policy says of itself at the end
+    """
+
+    campaign: str
+    policy: str
+    n_items: int
+    n_arms: int
+    is_mock: bool
+    cap: int | None
+    target: float | None
+    judges: tuple[JudgePlan, ...]
+    whole_list: WholeList | None
+    spend: Range
+    seconds: Range
+    half_width: Range | None
+    ends_by: StopReason
+    at_cap: float | None
+    needs: int | None
+    needs_is_extrapolated: bool
+    usable_concurrency: int
+    in_flight: float
+    bound_by: Mapping[str, float]
+    curve: tuple[Point, ...]
+    rivals: tuple[Rival, ...]
+    cheapest: str
+    assumptions: tuple[Assumption, ...]
+    prompts: Prompts | None
+    sheet: PriceSheet | None
+    part: float
+    notes: tuple[str, ...]
+    policy_says: Mapping[str, Json]
+
+    @property
+    def calls(self) -> int:
+        """How many calls the run is expected to make."""
+        return sum(judge.calls for judge in self.judges)
+
+    @property
+    def expected_usd(self) -> Decimal:
+        """What the whole list is expected to cost; what the run is, where the list has no end."""
+        whole = self.whole_list
+        return _dollars(round(self.spend.expected) if whole is None else whole.expected)
+
+    @property
+    def worst_case_usd(self) -> Decimal | None:
+        """What the whole list can cost at most; the cap, where the list has no end."""
+        whole = self.whole_list
+        worst = self.cap if whole is None else whole.worst
+        return None if worst is None else _dollars(worst)
+
+
+def _dollars(nano: int) -> Decimal:
+    return Decimal(nano) / NANO_PER_USD
+
+
+# --- JSON --------------------------------------------------------------------------------------
+
+
+def document(plan: Plan) -> dict[str, Json]:
+    """Write the whole plan as JSON values: money in nano-USD, null where nothing is known."""
+    whole = plan.whole_list
+    return {
+        "schema": SCHEMA,
+        "campaign": plan.campaign,
+        "policy": plan.policy,
+        "items": plan.n_items,
+        "arms": plan.n_arms,
+        "mock": plan.is_mock,
+        "cap_nano_usd": plan.cap,
+        "target_half_width": plan.target,
+        "whole_list": None
+        if whole is None
+        else {
+            "calls": whole.calls,
+            "expected_nano_usd": whole.expected,
+            "worst_case_nano_usd": whole.worst,
+        },
+        "run": {
+            "calls": plan.calls,
+            "spend_nano_usd": _range(plan.spend, whole=True),
+            "seconds": _range(plan.seconds),
+            "half_width": None if plan.half_width is None else _range(plan.half_width),
+            "ends_by": str(plan.ends_by),
+            "bound_by": {name: round(share, 4) for name, share in plan.bound_by.items()},
+            "usable_concurrency": plan.usable_concurrency,
+            "in_flight": round(plan.in_flight, 2),
+        },
+        "half_width_at_cap": _number(plan.at_cap),
+        "needs_nano_usd": plan.needs,
+        "needs_is_extrapolated": plan.needs_is_extrapolated,
+        "judges": [
+            {
+                "name": judge.name,
+                "adapter": judge.adapter,
+                "price": price(judge.card),
+                "price_source": judge.price_source,
+                "calls": judge.calls,
+                "expected_nano_usd": judge.expected,
+                "worst_case_each_nano_usd": judge.ceiling,
+            }
+            for judge in plan.judges
+        ],
+        "curve": [
+            {
+                "spent_nano_usd": point.spent,
+                "calls": point.calls,
+                "seconds": round(point.seconds, 3),
+                "half_width": _number(point.half_width),
+            }
+            for point in plan.curve
+        ],
+        "rivals": [
+            {
+                "name": rival.name,
+                "policy": rival.policy,
+                "judges": list(rival.judges),
+                "judgment_of": rival.whose or "panel",
+                "calls": rival.calls,
+                "spent_nano_usd": rival.spent,
+                "half_width": _number(rival.half_width),
+                "is_cut": rival.is_cut,
+                "needs_nano_usd": rival.needs,
+                "needs_is_extrapolated": rival.is_extrapolated,
+                "refused": rival.refused or None,
+                "sufficient_nano_usd": rival.sufficient,
+            }
+            for rival in plan.rivals
+        ],
+        "cheapest_adequate": plan.cheapest or None,
+        "assumptions": [
+            {"judge": a.judge, "what": a.what, "value": a.value, "source": a.source}
+            for a in plan.assumptions
+        ],
+        "prompt_tokens": None
+        if plan.prompts is None
+        else {
+            "mean": round(plan.prompts.mean, 1),
+            "sd": round(plan.prompts.sd, 1),
+            "units": plan.prompts.n,
+        },
+        "price_sheet": None
+        if plan.sheet is None
+        else {
+            "name": plan.sheet.name,
+            "newest": None if plan.sheet.newest is None else plan.sheet.newest.isoformat(),
+        },
+        "rehearsed_part": round(plan.part, 6),
+        "notes": list(plan.notes),
+        "policy_says": dict(plan.policy_says),
+    }
+
+
+def _range(found: Range, *, whole: bool = False) -> dict[str, Json]:
+    values = {"low": found.low, "expected": found.expected, "high": found.high}
+    return {key: round(x) if whole else round(x, 6) for key, x in values.items()}
+
+
+def _number(x: float | None) -> float | None:
+    return None if x is None or not math.isfinite(x) else round(x, 6)
+
+
+# --- lines -------------------------------------------------------------------------------------
+
+
+def plan_lines(plan: Plan) -> list[str]:
+    """Write the plan as `plan` prints it and `run` shows it before anything is spent."""
+    arms = f" x {plan.n_arms} arms" if plan.n_arms > 1 else ""
+    cap = "no dollar cap" if plan.cap is None else f"cap {format_usd(plan.cap, decimals=2)} (hard)"
+    lines = [
+        (
+            f"campaign  {plan.campaign}   {plan.n_items:,} items{arms}   policy {plan.policy}"
+            f"   {cap}"
+        ),
+        *_table(plan.judges),
+        *_whole_list(plan),
+        _outlook(plan),
+        *_sheet(plan),
+        *_assumed(plan.assumptions),
+        *_rivals(plan),
+        *(f"note      {note}" for note in plan.notes),
+    ]
+    if plan.cap is not None:
+        lines.append(
+            "The cap can't be passed at these prices: each call is held at its worst case before "
+            "it is sent."
+        )
+    return [printable(line) for line in lines]
+
+
+def _table(judges: Sequence[JudgePlan]) -> list[str]:
+    head = (
+        "judge",
+        "adapter",
+        "$/1M in / out",
+        "calls",
+        "$ expected",
+        "$ worst case each",
+        "prices from",
+    )
+    rows = [
+        (
+            judge.name,
+            judge.adapter,
+            _rates(judge.card),
+            f"{judge.calls:,}",
+            usd(judge.expected, 2).removeprefix("$"),
+            usd(judge.ceiling, 4).removeprefix("$"),
+            judge.price_source,
+        )
+        for judge in judges
+    ]
+    widths = [max(columns(row[k]) for row in (head, *rows)) for k in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        pads = [" " * (wide - columns(text)) for text, wide in zip(row, widths, strict=True)]
+        cells = [
+            text + pad if k in _LEFT else pad + text
+            for k, (text, pad) in enumerate(zip(row, pads, strict=True))
+        ]
+        return "   ".join(cells).rstrip()
+
+    return [line(row) for row in (head, *rows)]
+
+
+_LEFT = {0, 1, 6}
+"""Columns of words; figures stand to the right."""
+
+
+def _rates(card: PriceCard) -> str:
+    """Write a card's two main prices as short as the table wants them."""
+    if card.is_free:
+        return "free"
+    if card.per_call and not card.input and not card.output:
+        return f"{usd(-(-card.per_call // 1000), 2).removeprefix('$')} a call"
+    return f"{usd(card.input * 1000, 2)} / {usd(card.output * 1000, 2)}".replace("$", "")
+
+
+def _whole_list(plan: Plan) -> Iterator[str]:
+    whole = plan.whole_list
+    if whole is None:
+        yield "the list  has no end of its own: money, target or a limit ends the run"
+        return
+    yield (
+        f"the list  {plural(whole.calls, 'call')}: expected {usd(whole.expected, 2)}, "
+        f"worst case {usd(whole.worst, 2)}"
+    )
+    if plan.cap is not None and whole.worst > plan.cap:
+        if plan.ends_by is StopReason.BUDGET:
+            yield "The worst case is above the cap: the cap, not the list, will end the run."
+        else:
+            yield "The worst case is above the cap: if calls cost more than expected, the cap ends it."
+
+
+def _outlook(plan: Plan) -> str:
+    parts = [f"expected  {_money(plan.spend)}", f"time {_time(plan)}"]
+    found = plan.half_width
+    if found is not None:
+        d = places(found.expected)
+        parts.append(
+            f"half-width \N{PLUS-MINUS SIGN}{number(found.expected, d)} "
+            f"({number(found.low, d)} to {number(found.high, d)})"
+        )
+    if plan.target is not None:
+        parts.append(_target(plan, plan.target))
+    return "   ".join(parts)
+
+
+def _target(plan: Plan, target: float) -> str:
+    name = f"target \N{PLUS-MINUS SIGN}{target:g}"
+    if plan.needs is None:
+        return f"{name}: not reached"
+    about = f"{name} at about {usd(plan.needs, 2)}"
+    if plan.needs_is_extrapolated:
+        about += " (extrapolated)"
+    if plan.cap is not None and plan.needs > plan.cap:
+        about += ", above the cap"
+    return about
+
+
+def _money(spend: Range) -> str:
+    low, high = usd(round(spend.low), 2), usd(round(spend.high), 2)
+    return low if low == high else f"{low}-{high.removeprefix('$')}"
+
+
+def _time(plan: Plan) -> str:
+    if not plan.seconds.high:
+        return "none but the program's own: no judge is waited for"
+    low, high = (_spoken(s) for s in (plan.seconds.low, plan.seconds.high))
+    span = high if low == high else f"{low} to {high}"
+    limits = [f"{_limit(name)} {share:.0%}" for name, share in plan.bound_by.items()]
+    return f"{span} (limited by: {', '.join(limits[:2])})"
+
+
+def _spoken(seconds: float) -> str:
+    """Write a time to two digits or so, in the unit that suits it."""
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return (
+                f"{seconds / size:.1f} {unit}"
+                if seconds < 10 * size
+                else f"{seconds / size:.0f} {unit}"
+            )
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+_LIMITS = {
+    "jobs": "-j",
+    "window": "the window",
+    "cap": "the cap",
+    "policy": "the policy's waiting",
+    "last": "the last answers",
+}
+
+
+def _limit(name: str) -> str:
+    kind, _, judge = name.partition(":")
+    match kind:
+        case "judge":
+            return f"{judge}'s concurrency"
+        case "start":
+            return f"{judge}'s slow start"
+        case _:
+            return _LIMITS[kind]
+
+
+def _sheet(plan: Plan) -> Iterator[str]:
+    if plan.sheet is not None:
+        sheet = plan.sheet
+        dated = "" if sheet.newest is None else f", newest price of {sheet.newest}"
+        age = "" if sheet.age_days is None else f" ({plural(sheet.age_days, 'day')} old)"
+        yield f"prices    {sheet.name}{dated}{age}"
+    if plan.prompts is not None:
+        p = plan.prompts
+        yield (
+            f"prompts   {p.mean:,.0f} \N{PLUS-MINUS SIGN} {p.sd:,.0f} tokens (measured on "
+            f"{plural(p.n, 'unit')})"
+        )
+
+
+def _assumed(assumptions: Sequence[Assumption]) -> Iterator[str]:
+    """Write one line a judge, what has one source together."""
+    for judge, found in groupby(assumptions, key=lambda a: a.judge):
+        by_source: dict[str, list[str]] = {}
+        for a in found:
+            value = a.value if isinstance(a.value, str) else f"{a.value:g}"
+            by_source.setdefault(a.source, []).append(f"{a.what} {value}")
+        stated = (f"{', '.join(facts)} ({source})" for source, facts in by_source.items())
+        yield f"assumed   {judge or 'items'}: {'; '.join(stated)}"
+
+
+def _rivals(plan: Plan) -> Iterator[str]:
+    if len(plan.rivals) < 2:
+        return
+    for rival in plan.rivals:
+        role = "policy" if rival is plan.rivals[0] else "rival"
+        whose = f" (the judgment of {rival.whose})" if rival.whose else ""
+        yield f"{role:<10}{rival.name}{whose}: {_showing(rival, plan)}"
+    if plan.cheapest:
+        what = "the most precise at the cap"
+        if plan.target is not None:
+            what = "the cheapest adequate policy"
+        yield f"{plan.cheapest} is {what} here."
+
+
+def _showing(rival: Rival, plan: Plan) -> str:
+    if rival.refused:
+        enough = "" if rival.sufficient is None else f"would need {usd(rival.sufficient, 2)}: "
+        return f"{enough}{rival.refused}"
+    width = "no interval"
+    if rival.half_width is not None:
+        width = f"\N{PLUS-MINUS SIGN}{number(rival.half_width, places(rival.half_width))}"
+    ends = f"{width} with {plural(rival.calls or 0, 'call')} for {usd(rival.spent or 0, 2)}"
+    if rival.is_cut:
+        ends += ", and more is left"
+    if plan.target is None:
+        return ends
+    if rival.needs is None:
+        return f"{ends}; does not reach the target"
+    guess = " (extrapolated)" if rival.is_extrapolated else ""
+    return f"{ends}; reaches the target at about {usd(rival.needs, 2)}{guess}"

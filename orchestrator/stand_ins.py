@@ -1,0 +1,386 @@
+"""Who answers in a rehearsal, and what is taken for granted about them.
+
+A mock judge plays itself, a recording is served in another order, and any other judge is played by
+a mock that is as noisy, as wordy and as unreliable as the file's `assume` says. What `assume` states
+wins over a mock's own block. All draw from another seed than the run, so a plan is a prediction and
+no replay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orchestrator.campaign_file import Judge as JudgeEntry
+from orchestrator.core.errors import JudgeError
+from orchestrator.core.ids import JudgeIx, UnitIx
+from orchestrator.core.judge import Judge
+from orchestrator.core.money import Nano, cost
+from orchestrator.core.ports import JudgeSetting, Rubric, Unreadable
+from orchestrator.core.query import Kind, Observation, Query
+from orchestrator.core.seeds import Seeds, Stream
+from orchestrator.core.study import Study
+from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Chat, Reply, Request, Text, Usage
+from orchestrator.engine.rehearse import Player
+from orchestrator.report.planning import Assumption, Prompts
+
+if TYPE_CHECKING:
+    from judges.mock import MockConfig, MockJudge
+    from judges.recorded import RecordedJudge
+    from orchestrator.build import Blueprint
+
+MEASURED_UNITS = 50
+"""Prompts are measured on so many units."""
+
+CHARACTERS_PER_TOKEN = 4.0
+"""A rule of thumb for English text."""
+
+DEFAULT_MISSING = 0.01
+DEFAULT_OUTPUT_TOK = 100
+DEFAULT_SD_SHARE = 1 / 8
+"""Of the scale's range: half a point on a scale from 1 to 5."""
+
+FIRST_TOKEN_S = 1.0
+TOKENS_PER_S = 50.0
+"""An answer is taken to come after the first, and then at the second of these paces."""
+
+OTHER_SEED = 1 << 32
+"""Added to the campaign's seed for a rehearsal."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandIn:
+    """A judge of a rehearsal and who plays it."""
+
+    judge: Judge
+    player: Player
+
+
+def measured_prompts(blueprint: Blueprint) -> Prompts | None:
+    """Measure the prompts, where some judge is neither mock nor recorded."""
+    asked = [ix for ix in range(len(blueprint.crew.judges)) if _plays(blueprint, ix) == "assumed"]
+    if not asked:
+        return None
+    n_units = blueprint.study.frame.n_units
+    rng = Seeds(blueprint.study.seeds.seed).stream(Stream.LAYOUT, len(asked))
+    units = np.sort(rng.permutation(n_units)[:MEASURED_UNITS])
+    rubric = blueprint.crew.judges[asked[0]].rubric
+    sizes = [_n_tok(rubric.render(_question(asked[0], int(u)), FIRST_ATTEMPT)) for u in units]
+    return Prompts(mean=float(np.mean(sizes)), sd=float(np.std(sizes)), n=len(sizes))
+
+
+def dearest_call(blueprint: Blueprint, judge: int) -> Nano:
+    """Bound one call of a judge at its longest prompt."""
+    crew = blueprint.crew
+    at, card = crew.judges[judge], crew.opened.cards[judge]
+    by_prompt = _plays(blueprint, judge) == "assumed"
+    return max(
+        at.adapter.ceiling(at.rubric.render(_question(judge, unit), FIRST_ATTEMPT), card)
+        for unit in range(blueprint.study.frame.n_units if by_prompt else 1)
+    )
+
+
+def stand_in(
+    blueprint: Blueprint,
+    judge: int,
+    study: Study,
+    units: Sequence[int],
+    prompts: Prompts | None,
+) -> StandIn:
+    """Find who plays a judge.
+
+    Parameters
+    ----------
+    judge : its index in the campaign
+    study : that of the rehearsal, with its own seed
+    units : the campaign's unit for each unit of `study`
+    prompts : as measured
+    """
+    real, entry = blueprint.crew.judges[judge], blueprint.file.campaign.judges[judge]
+    ix = next(ix for ix, p in enumerate(study.panel) if p.name == entry.name)
+    setting = JudgeSetting(
+        name=entry.name,
+        judge=JudgeIx(ix),
+        study=study,
+        max_output_tok=entry.params.max_output_tokens,
+        truth=_truth(blueprint, study, units),
+        model=entry.model,
+    )
+    match _plays(blueprint, judge):
+        case "mock":
+            played = _mock(_itself(entry), setting)
+            unworded = _Unworded(real.rubric, judge)
+            return StandIn(judge=replace(real, rubric=unworded, adapter=played), player=played)
+        case "recorded":
+            recording = _recording(entry, setting)
+            unworded = _Unworded(real.rubric, judge)
+            return StandIn(
+                judge=replace(real, rubric=unworded, adapter=recording),
+                player=_Shuffled(recording, study.seeds),
+            )
+        case _:
+            assert prompts is not None
+            config = _assumed(entry, study, prompts)
+            if _passes_ceiling(config, blueprint, judge):
+                # So is a bill booked that says nothing of its tokens: at the whole hold.
+                faults = {"refused": _missing(entry), "usage_missing": 1.0 - _missing(entry)}
+                config = config.model_copy(update={"faults": faults})
+            return StandIn(
+                judge=replace(real, rubric=_Excerpt(real.rubric, judge, units)),
+                player=_mock(config, setting),
+            )
+
+
+def assumptions(blueprint: Blueprint, prompts: Prompts | None) -> Iterator[Assumption]:
+    """List what is taken for granted, judge by judge, with its source."""
+    for ix, entry in enumerate(blueprint.file.campaign.judges):
+        match _plays(blueprint, ix):
+            case "recorded":
+                where = f"resampled from {entry.recorded.path.name}"
+                yield Assumption(judge=entry.name, what="verdicts", value=where, source="recording")
+            case "mock":
+                yield from _of_mock(entry)
+            case _:
+                assert prompts is not None
+                yield from _of_assumed(entry, blueprint, prompts)
+    if any(_plays(blueprint, ix) != "recorded" for ix in range(len(blueprint.crew.judges))):
+        yield _of_items(blueprint)
+
+
+def _plays(blueprint: Blueprint, judge: int) -> str:
+    """Say how a judge is played: `mock`, `recorded`, or `assumed`."""
+    adapter = blueprint.file.campaign.judges[judge].adapter
+    if adapter == "mock" or blueprint.crew.opened.identity["is_swapped"]:
+        return "mock"
+    return "recorded" if adapter == "recorded" else "assumed"
+
+
+# --- rubrics -----------------------------------------------------------------------------------
+
+
+class _Unworded:
+    """A rubric that leaves the words out, for judges that read none and are not priced by them."""
+
+    def __init__(self, rubric: Rubric, judge: int) -> None:
+        first = _question(judge, 0)
+        self._rubric = rubric
+        self._patterns = [
+            rubric.render(first, Attempt(widened=widened)) for widened in (False, True)
+        ]
+
+    def render(self, query: Query, attempt: Attempt) -> Request:
+        """Make a request without parts."""
+        like = self._patterns[attempt.widened]
+        return Request(
+            query=query,
+            attempt=attempt,
+            parts=(),
+            max_output_tok=like.max_output_tok,
+            schema=like.schema,
+        )
+
+    def read(self, query: Query, reply: Reply) -> tuple[Observation, ...] | Unreadable:
+        """Read as ever."""
+        return self._rubric.read(query, reply)
+
+
+class _Excerpt:
+    """A rubric for a part of the items: renders the campaign's own units."""
+
+    def __init__(self, rubric: Rubric, judge: int, units: Sequence[int]) -> None:
+        self._rubric = rubric
+        self._judge = JudgeIx(judge)
+        self._units = units
+
+    def render(self, query: Query, attempt: Attempt) -> Request:
+        """Write the request of the unit as the campaign numbers it."""
+        units = tuple(UnitIx(self._units[unit]) for unit in query.units)
+        own = replace(query, units=units, judge=self._judge)
+        return replace(self._rubric.render(own, attempt), query=query)
+
+    def read(self, query: Query, reply: Reply) -> tuple[Observation, ...] | Unreadable:
+        """Read as ever."""
+        return self._rubric.read(query, reply)
+
+
+def _question(judge: int, unit: int) -> Query:
+    return Query(kind=Kind.RATE, judge=JudgeIx(judge), units=(UnitIx(unit),))
+
+
+def _n_tok(request: Request) -> float:
+    texts = []
+    for part in request.parts:
+        match part:
+            case Text(text=text):
+                texts.append(text)
+            case Chat(turns=turns):
+                texts += [turn.content for turn in turns]
+            case _:
+                pass
+    return sum(map(len, texts)) / CHARACTERS_PER_TOKEN
+
+
+# --- players -----------------------------------------------------------------------------------
+
+
+class _Shuffled:
+    """Serves a recording's repeats of each question in an order of its own.
+
+    Draws from `stream(MOCK, 3, unit)` of the rehearsal's seeds.
+    """
+
+    def __init__(self, recording: RecordedJudge, seeds: Seeds) -> None:
+        self._recording = recording
+        self._seeds = seeds
+
+    def attempt(self, request: Request) -> tuple[Reply | JudgeError, float]:
+        """Serve another repeat than the one that is asked for, if there are several."""
+        query = request.query
+        n = self._recording.n_repeats(query.units[0])
+        if query.replicate < n:
+            turned = int(self._seeds.stream(Stream.MOCK, 3, *query.units).integers(n))
+            other = replace(query, replicate=(query.replicate + turned) % n)
+            request = replace(request, query=other)
+        return _at_once(self._recording.send(request)), 0.0
+
+
+def _at_once(reply: Coroutine[Any, Any, Reply]) -> Reply | JudgeError:
+    """Take the reply of a judge that waits for nothing."""
+    try:
+        reply.send(None)
+    except StopIteration as end:
+        answer: Reply = end.value
+        return answer
+    except JudgeError as error:
+        return error
+    raise AssertionError("a recording waits for nothing")
+
+
+def _mock(config: MockConfig, setting: JudgeSetting) -> MockJudge:
+    from judges.mock import MockJudge as Mock  # noqa: PLC0415  # only where one plays
+
+    return Mock(config, setting)
+
+
+def _recording(entry: JudgeEntry, setting: JudgeSetting) -> RecordedJudge:
+    from judges.recorded import RecordedJudge as Recorded  # noqa: PLC0415  # only where one plays
+
+    return Recorded(entry.recorded, setting)
+
+
+def _truth(blueprint: Blueprint, study: Study, units: Sequence[int]) -> NDArray[np.float64] | None:
+    if blueprint.truth is None:
+        return None
+    return np.repeat(blueprint.truth[list(units), np.newaxis], len(study.criteria), axis=1)
+
+
+def _itself(entry: JudgeEntry) -> MockConfig:
+    """Give a mock's own settings, but for what `assume` states."""
+    from judges.mock import MockConfig as Config  # noqa: PLC0415  # only where one plays
+
+    config, stated = entry.mock or Config(), entry.assume
+    changes: dict[str, object] = {}
+    if stated.sd is not None:
+        changes["sd"] = stated.sd
+    if stated.output_tokens is not None:
+        changes["tokens"] = config.tokens.model_copy(update={"output": stated.output_tokens})
+    if stated.missing is not None:
+        changes["faults"] = {"refused": stated.missing}
+    return config.model_copy(update=changes)
+
+
+def _assumed(entry: JudgeEntry, study: Study, prompts: Prompts) -> MockConfig:
+    """Give the settings of a mock that is like the judge as it is assumed to be."""
+    from judges.mock import Latency, Tokens  # noqa: PLC0415  # only where one plays
+    from judges.mock import MockConfig as Config  # noqa: PLC0415
+
+    stated, n_tok = entry.assume, _output_tok(entry)
+    return Config(
+        sd=_default_sd(study) if stated.sd is None else stated.sd,
+        faults={"refused": _missing(entry)},
+        tokens=Tokens.model_validate({"in": round(prompts.mean), "out": n_tok}),
+        latency=Latency(constant=FIRST_TOKEN_S + n_tok / TOKENS_PER_S),
+        realtime=True,
+    )
+
+
+def _passes_ceiling(config: MockConfig, blueprint: Blueprint, judge: int) -> bool:
+    """Whether the tokens assumed would cost more than the judge itself says is possible."""
+    usage = Usage(input_tok=config.tokens.input, output_tok=config.tokens.output)
+    card = blueprint.crew.opened.cards[judge]
+    return cost(usage, card) > dearest_call(blueprint, judge)
+
+
+def _output_tok(entry: JudgeEntry) -> int:
+    stated = entry.assume.output_tokens
+    return min(stated or DEFAULT_OUTPUT_TOK, entry.params.max_output_tokens)
+
+
+def _missing(entry: JudgeEntry) -> float:
+    stated = entry.assume.missing
+    return DEFAULT_MISSING if stated is None else stated
+
+
+def _default_sd(study: Study) -> float:
+    return DEFAULT_SD_SHARE * min(criterion.scale.span for criterion in study.criteria)
+
+
+# --- what is taken for granted -----------------------------------------------------------------
+
+
+def _of_mock(entry: JudgeEntry) -> Iterator[Assumption]:
+    config, stated = _itself(entry), entry.assume
+    given = entry.mock.model_fields_set if entry.mock is not None else frozenset()
+
+    def one(what: str, value: float | str, key: str, assumed: object = None) -> Assumption:
+        source = "assume" if assumed is not None else "mock" if key in given else "default"
+        return Assumption(judge=entry.name, what=what, value=value, source=source)
+
+    yield one("sd", config.sd, "sd", stated.sd)
+    yield one("output tokens", config.tokens.output, "tokens", stated.output_tokens)
+    faults = ", ".join(f"{name} {_when(p)}" for name, p in sorted(config.faults.items()))
+    yield one("faults", faults or "none", "faults", stated.missing)
+    latency = _law(config) if config.realtime else "not waited for"
+    yield one("latency", latency, "latency" if config.realtime else "realtime")
+
+
+def _of_assumed(entry: JudgeEntry, blueprint: Blueprint, prompts: Prompts) -> Iterator[Assumption]:
+    config, stated = _assumed(entry, blueprint.study, prompts), entry.assume
+
+    def one(what: str, value: float | str, assumed: object) -> Assumption:
+        source = "default" if assumed is None else "assume"
+        return Assumption(judge=entry.name, what=what, value=value, source=source)
+
+    yield one("sd", config.sd, stated.sd)
+    yield Assumption(
+        judge=entry.name, what="input tokens", value=config.tokens.input, source="data"
+    )
+    yield one("output tokens", config.tokens.output, stated.output_tokens)
+    yield one("missing", _missing(entry), stated.missing)
+    yield one("latency", _law(config), None)
+
+
+def _of_items(blueprint: Blueprint) -> Assumption:
+    column = blueprint.file.campaign.truth_column
+    if column is not None:
+        return Assumption(judge="", what="truth in", value=f"column {column}", source="data")
+    spread = "normal around mid-scale with an SD of a quarter of the range"
+    return Assumption(judge="", what="truth", value=spread, source="default")
+
+
+def _when(chance: Any) -> str:
+    return f"{chance:g}" if isinstance(chance, float) else f"from attempt {chance.after}"
+
+
+def _law(config: MockConfig) -> str:
+    law = config.latency
+    median = law.quantile(0.5)
+    spread = law.quantile(0.95)
+    if math.isclose(median, spread):
+        return f"{median:g} s"
+    return f"{median:.3g} s, 1 in 20 above {spread:.3g} s"

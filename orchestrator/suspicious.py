@@ -1,0 +1,195 @@
+"""What in a table of ratings may be wrong without being an error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimators.intervals import FEW
+from estimators.score_means import ALIKE
+from orchestrator.core.estimate import Estimate
+from orchestrator.core.wire import Json
+from orchestrator.ratings import Array, Codes, Ratings, Sort
+from orchestrator.report import wording
+from orchestrator.report.assessment import Suspicion
+from orchestrator.wording import seen
+
+ONE_SCORE = 0.95
+"""Share of equal scores from which a judge is said to give one score. Chosen, not derived."""
+
+_LISTED = 5
+"""How many judges or arms a sentence names."""
+
+
+class Part(NamedTuple):
+    """The rows of one criterion, numbered over the items and judges that they hold.
+
+    `items`, `judges` : their numbers in the ratings
+    `item`, `judge` : (n,) int64, index into `items` and `judges`
+    `arm`, `score`, `reasons` : as in the ratings
+    """
+
+    items: Codes
+    judges: Codes
+    item: Codes
+    judge: Codes
+    arm: Codes
+    score: Array
+    reasons: NDArray[np.object_]
+
+    @classmethod
+    def of(cls, ratings: Ratings, criterion: int) -> Self:
+        """Take the rows of a criterion."""
+        rows = ratings.rows_of(criterion)
+        items, item = np.unique(ratings.item.codes[rows], return_inverse=True)
+        judges, judge = np.unique(ratings.judge.codes[rows], return_inverse=True)
+        arm = ratings.arm.codes[rows]
+        return cls(items, judges, item, judge, arm, ratings.score[rows], ratings.reasons[rows])
+
+
+def of_table(ratings: Ratings) -> Iterator[Suspicion]:
+    """Look at the whole table: broken and similar names, types, rows that stand twice."""
+    if ratings.n_repaired:
+        names = wording.plural(ratings.n_repaired, "name")
+        yield Suspicion("broken_text", f"{names} held half a character, now U+FFFD")
+    if n_text := int((ratings.sort == Sort.TEXT).sum()):
+        scores = wording.plural(n_text, "score")
+        yield Suspicion("mixed_types", f"{scores} written as text, and read as the number it holds")
+    for what, labels in (("judge", ratings.judge), ("arm", ratings.arm)):
+        yield from _names_alike(what, labels.names)
+    if ratings.replicate is None:
+        n_same, n_repeated = _same_repeats(ratings)
+        # One is added that differs, so that a handful accuses nobody.
+        if n_same > ALIKE * (n_repeated + 1):
+            yield Suspicion(
+                "repeated_rows",
+                f"{n_same:,} of {n_repeated:,} repeated questions have the same score each time: "
+                "rows that were merely written twice are no repeats",
+            )
+
+
+def _names_alike(what: str, names: Sequence[str]) -> Iterator[Suspicion]:
+    alike: dict[str, list[str]] = {}
+    for name in names:
+        alike.setdefault("".join(name.split()).casefold(), []).append(name)
+    for group in alike.values():
+        if len(group) > 1:
+            quoted = ", ".join(map(seen, group))
+            message = f"{quoted} differ in case or spaces alone; each is taken as a {what}"
+            yield Suspicion("names_alike", message)
+
+
+def _same_repeats(ratings: Ratings) -> tuple[int, int]:
+    """Count the questions with several scores that are all equal, and those with several."""
+    is_scored = ~np.isnan(ratings.score)
+    question = ratings.questions()[is_scored]
+    value, code = np.unique(ratings.score[is_scored], return_inverse=True)
+    n_scores = np.bincount(question)
+    distinct = np.unique(question * len(value) + code) // max(len(value), 1)
+    is_repeated = n_scores > 1
+    is_same = is_repeated & (np.bincount(distinct, minlength=len(n_scores)) == 1)
+    return int(is_same.sum()), int(is_repeated.sum())
+
+
+def of_criterion(
+    ratings: Ratings, part: Part, estimates: Sequence[Estimate], *, is_scale_seen: bool
+) -> Iterator[Suspicion]:
+    """Look at one criterion: judges, arms, what is missing, and the estimator's own flags."""
+    arms = ratings.arm.names
+    judges = [ratings.judge.names[j] for j in part.judges.tolist()]
+    is_scored = ~np.isnan(part.score)
+    score = part.score[is_scored]
+    if len(score) > 1 and np.ptp(score) == 0:
+        yield Suspicion("constant", f"every score is {score[0]:g}")
+    else:
+        yield from _one_score(score, part.judge[is_scored], judges)
+    methods = " + ".join(estimate.interval for estimate in estimates)
+    if is_scale_seen and ("betting" in methods or "hoeffding" in methods):
+        yield Suspicion(
+            "scale_seen",
+            "the interval rests on the ends of the scale, and these are only the least and the "
+            "greatest score seen; --scale MIN:MAX gives the real ones",
+        )
+    yield from _few_items(part, judges)
+    yield from _without_partner(part, arms)
+    flags = dict.fromkeys(flag for estimate in estimates for flag in estimate.flags)
+    if "missing_differs_by_arm" not in flags:
+        flags.pop("missing_test_rough", None)  # a rough test that finds nothing accuses nobody
+    for flag in flags:
+        yield Suspicion(flag, _flag(flag, estimates[0].diagnostics, part, arms))
+
+
+def _one_score(score: Array, judge: Codes, judges: Sequence[str]) -> Iterator[Suspicion]:
+    values, code = np.unique(score, return_inverse=True)
+    shape = (len(judges), len(values))
+    counts = np.bincount(judge * len(values) + code, minlength=shape[0] * shape[1]).reshape(shape)
+    n, most = counts.sum(axis=1), counts.max(axis=1, initial=0)
+    for j in np.flatnonzero((n >= FEW) & (most >= ONE_SCORE * n)).tolist():
+        value = values[counts[j].argmax()]
+        yield Suspicion(
+            "one_score",
+            f"judge {seen(judges[j])} gives {value:g} in {most[j]:,} of {n[j]:,} scores, so it "
+            "hardly tells items apart",
+        )
+
+
+def _few_items(part: Part, judges: Sequence[str]) -> Iterator[Suspicion]:
+    n_items = len(part.items)
+    rated = np.unique(part.judge * n_items + part.item) // max(n_items, 1)
+    n = np.bincount(rated, minlength=len(judges))
+    few = np.flatnonzero((n < FEW) & (n < n_items / 2)).tolist()
+    if few:
+        some = _some([f"{seen(judges[j])} ({n[j]})" for j in few])
+        yield Suspicion(
+            "judge_rates_few",
+            f"{wording.plural(len(few), 'judge')} rated fewer than {FEW} of {n_items:,} items, so "
+            f"a strict judge and hard items can't be told apart there: {some}",
+        )
+
+
+def _without_partner(part: Part, arms: Sequence[str]) -> Iterator[Suspicion]:
+    has_score = np.zeros((len(arms), len(part.items)), dtype=bool)
+    is_scored = ~np.isnan(part.score)
+    has_score[part.arm[is_scored], part.item[is_scored]] = True
+    lacking = (has_score.any(axis=0) & ~has_score).sum(axis=1).tolist()
+    if any(lacking):
+        some = _some([f"{n:,} in {seen(arm)}" for arm, n in zip(arms, lacking, strict=True) if n])
+        yield Suspicion(
+            "no_partner",
+            f"items that have a score in some arm lack one in another: {some}; the arms' means are "
+            "over different items, and a paired difference leaves these out",
+        )
+
+
+def _flag(flag: str, about: Mapping[str, Json], part: Part, arms: Sequence[str]) -> str:
+    """Put a flag of the estimator into words, with the numbers behind it."""
+    details: list[str] = []
+    match flag:
+        case "identical_repeats":
+            details = [
+                f"{seen(judge['judge'])} ({judge['identical_share']:.0%})"
+                for judge in about["judges"]
+                if (judge["identical_share"] or 0) > ALIKE
+            ]
+        case "missing_differs_by_arm":
+            is_missing = np.array([reason is not None for reason in part.reasons.tolist()])
+            asked = np.bincount(part.arm, minlength=len(arms)).tolist()
+            lost = np.bincount(part.arm[is_missing], minlength=len(arms)).tolist()
+            details = [
+                f"{b:,} of {a:,} missing in {seen(arm)}"
+                for arm, a, b in zip(arms, asked, lost, strict=True)
+            ]
+            details.append(f"p = {about['missing_test']['p']:.1g}")
+        case "panel_incomplete" if "n_incomplete_units" in about:
+            details = [f"{about['n_incomplete_units']:,} of {len(part.items) * len(arms):,} units"]
+        case _:
+            pass
+    return f"{wording.flag(flag)}{': ' if details else ''}{_some(details)}"
+
+
+def _some(texts: Sequence[str]) -> str:
+    more = len(texts) - _LISTED
+    return ", ".join((*texts[:_LISTED], *([f"{more:,} more"] if more > 0 else [])))

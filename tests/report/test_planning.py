@@ -1,0 +1,228 @@
+"""A plan as JSON and as lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from datetime import date
+from decimal import Decimal
+
+import pytest
+
+from orchestrator.core.money import FREE, PriceCard
+from orchestrator.core.stopping import StopReason
+from orchestrator.report.planning import (
+    Assumption,
+    JudgePlan,
+    Plan,
+    Point,
+    PriceSheet,
+    Prompts,
+    Range,
+    Rival,
+    WholeList,
+    document,
+    plan_lines,
+)
+
+PLAN = Plan(
+    campaign="prompt-v2",
+    policy="two_phase",
+    n_items=1200,
+    n_arms=2,
+    is_mock=False,
+    cap=20_000_000_000,
+    target=0.1,
+    judges=(
+        JudgePlan(
+            name="large",
+            adapter="openai",
+            card=PriceCard(input=2_000_000, output=10_000_000),
+            price_source="genai-prices 1: openai/x",
+            calls=310,
+            expected=1_550_000_000,
+            ceiling=6_000_000,
+        ),
+        JudgePlan(
+            name="小さい",
+            adapter="recorded",
+            card=PriceCard(per_call=3_300_000_000),
+            price_source="campaign file",
+            calls=62_000,
+            expected=4_000_000_000,
+            ceiling=3_300_000,
+        ),
+        JudgePlan(
+            name="local",
+            adapter="compatible",
+            card=FREE,
+            price_source="free",
+            calls=0,
+            expected=0,
+            ceiling=0,
+        ),
+    ),
+    whole_list=None,
+    spend=Range(low=5_200_000_000, expected=6_000_000_000, high=7_900_000_000),
+    seconds=Range(low=1080, expected=1500, high=2100),
+    half_width=Range(low=0.095, expected=0.0998, high=0.1),
+    ends_by=StopReason.PRECISION,
+    at_cap=0.07,
+    needs=6_006_000_000,
+    needs_is_extrapolated=False,
+    usable_concurrency=80,
+    in_flight=17.2,
+    bound_by={"judge:large": 0.7, "start:large": 0.2, "last": 0.1},
+    curve=(Point(1_000_000, 25, 3.0, 0.4),),
+    rivals=(),
+    cheapest="",
+    assumptions=(
+        Assumption(judge="large", what="sd", value=0.61, source="assume"),
+        Assumption(judge="large", what="missing", value=0.01, source="default"),
+        Assumption(judge="large", what="output tokens", value=250, source="assume"),
+    ),
+    prompts=Prompts(mean=1310.0, sd=420.0, n=50),
+    sheet=PriceSheet(name="genai-prices 1", newest=date(2026, 11, 20), age_days=10),
+    part=1.0,
+    notes=("large: limits.rpm not counted in the time",),
+    policy_says={"says": "helpers pay"},
+)
+
+
+def test_the_lines_stand_in_columns():
+    """The block of a plan: figures to the right, wide letters counted as the two columns they take."""
+    lines = plan_lines(PLAN)
+    assert lines[0] == (
+        "campaign  prompt-v2   1,200 items x 2 arms   policy two_phase   cap $20.00 (hard)"
+    )
+    assert lines[1:5] == [
+        "judge    adapter      $/1M in / out    calls   $ expected   $ worst case each   prices from",
+        (
+            "large    openai        2.00 / 10.00      310         1.55              0.0060   "
+            "genai-prices 1: openai/x"
+        ),
+        (
+            "小さい   recorded     0.0033 a call   62,000         4.00              0.0033   "
+            "campaign file"
+        ),
+        "local    compatible            free        0         0.00              0.0000   free",
+    ]
+    assert lines[5] == "the list  has no end of its own: money, target or a limit ends the run"
+    assert lines[6] == (
+        "expected  $5.20-7.90   time 18 min to 35 min (limited by: large's concurrency 70%, "
+        "large's slow start 20%)   half-width ±0.100 (0.095 to 0.100)   target ±0.1 at about $6.01"
+    )
+    assert lines[7:] == [
+        "prices    genai-prices 1, newest price of 2026-11-20 (10 days old)",
+        "prompts   1,310 ± 420 tokens (measured on 50 units)",
+        "assumed   large: sd 0.61, output tokens 250 (assume); missing 0.01 (default)",
+        "note      large: limits.rpm not counted in the time",
+        (
+            "The cap can't be passed at these prices: each call is held at its worst case before it is "
+            "sent."
+        ),
+    ]
+
+
+def test_what_ends_a_run_is_said_where_the_worst_case_passes_the_cap():
+    whole = WholeList(calls=100, expected=1, worst=30_000_000_000)
+    by_cap = replace(PLAN, whole_list=whole, ends_by=StopReason.BUDGET)
+    by_list = replace(PLAN, whole_list=whole, ends_by=StopReason.FINISHED)
+    fits = replace(PLAN, whole_list=replace(whole, worst=20_000_000_000))
+    said = "The worst case is above the cap"
+    assert f"{said}: the cap, not the list, will end the run." in plan_lines(by_cap)
+    assert f"{said}: if calls cost more than expected, the cap ends it." in plan_lines(by_list)
+    assert not any(line.startswith(said) for line in plan_lines(fits))
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"needs": None}, "target ±0.1: not reached"),
+        ({"needs_is_extrapolated": True}, "at about $6.01 (extrapolated)"),
+        ({"needs": 30_000_000_000}, "at about $30.00, above the cap"),
+        ({"seconds": Range(low=0, expected=0, high=0)}, "no judge is waited for"),
+        ({"seconds": Range(low=3.21, expected=5, high=8000)}, "time 3.2 s to 2.2 h"),
+        ({"cap": None}, "no dollar cap"),
+        ({"bound_by": {"window": 1.0}}, "limited by: the window 100%"),
+    ],
+)
+def test_the_outlook_says_what_is_known(change, said):
+    assert said in "\n".join(plan_lines(replace(PLAN, **change)))
+
+
+def test_rivals_are_shown_with_what_they_come_to():
+    own = Rival(
+        name="two_phase",
+        policy="two_phase",
+        judges=("large", "local"),
+        whose="large",
+        calls=900,
+        spent=6_000_000_000,
+        half_width=0.0998,
+        needs=6_006_000_000,
+    )
+    rivals = (
+        own,
+        replace(
+            own,
+            name="uniform",
+            whose="",
+            half_width=0.14,
+            needs=11_000_000_000,
+            is_extrapolated=True,
+        ),
+        replace(own, name="alone", is_cut=True, needs=None),
+        Rival(
+            name="est_ivwe",
+            policy="est_ivwe",
+            judges=(),
+            refused="2,400 units want more",
+            sufficient=75_660_000_000,
+        ),
+    )
+    assert plan_lines(replace(PLAN, rivals=rivals, cheapest="two_phase"))[-7:-2] == [
+        (
+            "policy    two_phase (the judgment of large): ±0.100 with 900 calls for $6.00; reaches the "
+            "target at about $6.01"
+        ),
+        (
+            "rival     uniform: ±0.14 with 900 calls for $6.00; reaches the target at about $11.00 "
+            "(extrapolated)"
+        ),
+        (
+            "rival     alone (the judgment of large): ±0.100 with 900 calls for $6.00, and more is left; "
+            "does not reach the target"
+        ),
+        "rival     est_ivwe: would need $75.66: 2,400 units want more",
+        "two_phase is the cheapest adequate policy here.",
+    ]
+
+
+def test_the_document_holds_nothing_that_json_has_not():
+    """What is not known is null; money stays whole."""
+    unknown = replace(PLAN, half_width=None, at_cap=math.nan, curve=(Point(1, 2, 3.0, math.inf),))
+    found = json.loads(json.dumps(document(unknown), allow_nan=False))
+    assert found["half_width_at_cap"] is None
+    assert found["curve"][0]["half_width"] is None
+    assert found["run"]["spend_nano_usd"] == {
+        "low": 5_200_000_000,
+        "expected": 6_000_000_000,
+        "high": 7_900_000_000,
+    }
+    assert found["price_sheet"] == {"name": "genai-prices 1", "newest": "2026-11-20"}
+
+
+def test_dollars_are_exact():
+    whole = WholeList(calls=1, expected=1, worst=2_200_000_001)
+    assert replace(PLAN, whole_list=whole).worst_case_usd == Decimal("2.200000001")
+    assert replace(PLAN, whole_list=whole).expected_usd == Decimal("1E-9")
+    assert PLAN.worst_case_usd == 20
+    assert PLAN.expected_usd == 6
+    assert replace(PLAN, cap=None).worst_case_usd is None
+
+
+def test_text_from_a_file_cannot_drive_a_terminal():
+    (line, *_) = plan_lines(replace(PLAN, campaign="a\x1b[2Jb"))
+    assert "\x1b" not in line

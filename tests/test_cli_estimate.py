@@ -1,0 +1,169 @@
+"""The command `estimate`: output, chatter, exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from orchestrator import cli
+
+PAGE = Path(__file__).parents[1] / "docs/how-to/estimate-from-a-table.md"
+
+
+@pytest.fixture
+def sortition(monkeypatch, capsys, tmp_path):
+    """Run the command; gives exit code, output and chatter."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["sortition", *map(str, words)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(exit_.value.code or 0), out, err
+
+    return run
+
+
+@pytest.fixture
+def table(tmp_path):
+    rows = "".join(
+        f"i{i},{arm},{i % 5 + 1 - (arm == 'old' and i % 5 > 1)}\n"
+        for i in range(30)
+        for arm in ("old", "new")
+    )
+    path = tmp_path / "t.csv"
+    path.write_text("item_id,arm,score\n" + rows, encoding="utf-8")
+    return path.name
+
+
+def test_the_page_shows_what_is_printed(sortition):
+    """The example of the how-to page, to the letter; its table is the one on the page."""
+    text = PAGE.read_text("utf-8")
+    data = re.search(r"^```csv verdicts.csv\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    command, shown = re.search(
+        r"^```sh\n(sortition estimate verdicts.*?)\n```\n\n```text\n(.*?)^```$",
+        text,
+        re.MULTILINE | re.DOTALL,
+    ).groups()
+    Path("verdicts.csv").write_text(data.group(1), encoding="utf-8")
+    code, out, err = sortition(*command.split()[1:])
+    assert code == 0
+    assert out + err == shown
+
+
+def test_results_go_to_output_and_the_next_command_is_the_last_line(sortition, table):
+    """The command it names works as it stands."""
+    code, out, err = sortition("estimate", table)
+    assert code == 0
+    assert "naive" in out
+    assert "next:" not in out
+    assert err == "next: sortition estimate t.csv --contrast=new:old\n"
+    code, out, err = sortition(*err.split()[2:])
+    assert code == 0
+    assert "new - old" in out
+    assert err == "next: sortition init\n"
+
+
+def test_json_is_one_document_for_programs(sortition, table):
+    """An unknown number is null, never NaN; every name has both intervals."""
+    code, out, err = sortition("estimate", table, "--json", "--contrast", "new:old", "--scale=1:5")
+    assert (code, err) == (0, "")
+    document = json.loads(out, parse_constant=pytest.fail)
+    assert document["schema"] == 1
+    assert document["next"] == "sortition init"
+    (result,) = document["results"]
+    assert result["scale"] == {"type": "integer", "min": 1.0, "max": 5.0}
+    difference, means = result["estimates"]
+    assert means["names"] == ["old", "new"]
+    for estimate in (difference, means):
+        n = len(estimate["names"])
+        assert len(estimate["naive"]["lower"]) == len(estimate["width_ratio"]) == n
+        assert estimate["why"]
+
+
+def test_single_rows_have_no_naive_interval(sortition, table):
+    """One row has no standard deviation: null, and ours has width."""
+    _, out, _ = sortition("estimate", table, "--json", "--per", "unit", "--scale", "1:5")
+    estimate = json.loads(out)["results"][0]["estimates"][0]
+    assert len(estimate["names"]) == 60
+    assert set(estimate["naive"]["lower"]) == {None}
+    assert set(estimate["width_ratio"]) == {None}
+    assert all(a < b for a, b in zip(estimate["lower"], estimate["upper"], strict=True))
+
+
+def test_problems_are_one_message_and_exit_2(sortition, table):
+    """C24: all of them with file, line and column; nothing on standard output; no traceback."""
+    path = Path(table)
+    path.write_text(path.read_text("utf-8") + "i1,old,nine\n,new,3\n", encoding="utf-8")
+    code, out, err = sortition("estimate", table)
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        't.csv:62  score — row 61: wants a number, not "nine"; a missing verdict is an empty cell',
+        "t.csv:63  item_id — row 62: missing",
+        "2 problems; nothing was estimated",
+    ]
+
+
+def test_what_is_planned_is_shown_and_exits_2(sortition):
+    """Nothing was estimated, so it is no success; what the columns allow is said all the same."""
+    Path("p.csv").write_text("item_id,left,right,winner\n1,a,b,left\n", encoding="utf-8")
+    for words in ((), ("--json",)):
+        code, out, _ = sortition("estimate", "p.csv", *words)
+        assert code == 2
+        assert "bradley_terry" in out
+    code, out, err = sortition("estimate", "p.csv", "--kind", "bradley_terry")
+    assert (code, out) == (2, "")
+    assert "planned and not built yet" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--map", "item_id"], "--map item_id: wants PART=COLUMN"),
+        (["--map", "judge=a", "--map", "judge=b"], "judge is a already"),
+        (["--scale", "5:1"], "--scale 5:1: wants MIN:MAX"),
+        (["--scale", "score=1-5"], "wants MIN:MAX, as in 1:5"),
+        (["--scale", "1:inf"], "wants MIN:MAX"),
+        (["--confidence", "95"], "--confidence: wants a number between 0 and 1, not 95"),
+        (["--contrast", "new"], "--contrast — wants ARM:BASELINE, two of old, new"),
+        (["--kind", "score_mean"], 'did you mean "score_means"?'),
+        (["--per", "item"], "'item' is not one of"),
+    ],
+)
+def test_misprints_in_options_are_exit_2(sortition, table, words, says):
+    code, out, err = sortition("estimate", table, *words)
+    assert (code, out) == (2, "")
+    assert says in re.sub(r"[\s│]+", " ", err)
+
+
+def test_options_reach_the_estimate(sortition, table):
+    _, out, _ = sortition(
+        "estimate", table, "--json", "--confidence", "0.8", "--population", "these_items",
+        "--target", "panel", "--per", "judge", "--kind", "score_means", "--scale", "score=0:6",
+    )  # fmt: skip
+    document = json.loads(out)
+    (estimate,) = document["results"][0]["estimates"]
+    assert estimate["level"] == 0.8
+    assert "these items" in estimate["estimand"]
+    assert estimate["target"] == "judges"
+    assert document["results"][0]["scale"]["max"] == 6
+
+
+def test_a_console_that_knows_no_other_script_is_no_obstacle(sortition, monkeypatch):
+    """C23: names in any script on a cp1252 console."""
+    Path("t.csv").write_text("item_id,judge,score\n漢,Ω✓,1\nß,Ω✓,0\n", encoding="utf-8")
+    raw = io.BytesIO()
+    console = io.TextIOWrapper(raw, encoding="cp1252")
+    monkeypatch.setattr(sys, "stdout", console)
+    monkeypatch.setattr(sys, "argv", ["sortition", "estimate", "t.csv"])
+    with pytest.raises(SystemExit) as exit_:
+        cli.main()
+    console.flush()
+    assert not exit_.value.code
+    assert b"score, mean" in raw.getvalue()

@@ -1,0 +1,167 @@
+"""`sortition preview`: what would be sent, to the letter, and what it can cost."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from orchestrator import Campaign, cli
+from orchestrator.core.errors import ConfigError
+from orchestrator.core.events import Asked, Sent
+from orchestrator.core.query import Kind, Query
+from orchestrator.core.wire import FIRST_ATTEMPT, Chat, Image, Request, Text, Turn
+from orchestrator.previewing import as_text, preview, turns
+from orchestrator.rundir import reading
+from orchestrator.store.archive import name_prompt
+
+QUICKSTART = Path(__file__).parents[1] / "configs" / "quickstart.yaml"
+
+
+@pytest.fixture
+def sortition(monkeypatch, capsys):
+    """Run the command; gives exit code, output and chatter."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["sortition", *map(str, words)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(exit_.value.code or 0), out, err
+
+    return run
+
+
+def quickstart(**overrides):
+    return Campaign.from_yaml(QUICKSTART, overrides)
+
+
+def test_the_preview_is_the_first_question_of_the_run(tmp_path):
+    """To the last byte: the digest that the run keeps of its first prompt is that of the preview."""
+    shown = preview(quickstart().build())
+    quickstart().run(tmp_path / "run")
+    with reading(tmp_path / "run") as reader:
+        log = [row.event for row in reader.read()]
+    asked = next(event for event in log if isinstance(event, Asked))
+    sent = next(event for event in log if isinstance(event, Sent) and event.q == asked.q)
+    assert shown.request.query == asked.query
+    assert shown.hold == asked.hold
+    assert name_prompt(shown.request) == sent.prompt
+    assert shown.is_first
+
+
+def test_bounds_and_price_are_those_of_the_judge():
+    """450 tokens in and at most 200 out at $2 and $10; 60 out are expected."""
+    shown = preview(quickstart().build(), judge="large")
+    assert (shown.input_tok, shown.output_tok) == (450, 200)
+    assert shown.hold == 450 * 2000 + 200 * 10000
+    assert shown.expected == 450 * 2000 + 60 * 10000
+
+
+def test_item_arm_and_judge_may_be_named():
+    first = preview(quickstart().build())
+    shown = preview(quickstart().build(), item="q07", arm="v2", judge="small")
+    assert (shown.item, shown.arm, shown.judge) == ("q07", "v2", "small")
+    assert not shown.is_first
+    same = preview(quickstart().build(), item=first.item, arm=first.arm, judge=first.judge)
+    assert same == first
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ({"judge": "larg"}, 'did you mean "large"'),
+        ({"arm": "v9x"}, "no arm is named"),
+        ({"item": "none such"}, "there are 48"),
+    ],
+)
+def test_an_unknown_name_is_refused(name, message):
+    with pytest.raises(ConfigError, match=message):
+        preview(quickstart().build(), **name)
+
+
+def test_a_free_judge_is_expected_to_cost_nothing():
+    """The shadow price that policies weigh it by is never booked."""
+    free = {
+        "judges.small.price_usd_per_1m": "free",
+        "judges.small.planning_usd_per_call": "0.0002",
+    }
+    shown = preview(quickstart(**free).build(), judge="small")
+    assert (shown.hold, shown.expected) == (0, 0)
+
+
+def test_a_campaign_that_asks_nothing_has_no_preview():
+    """A limit that is reached before the first question leaves nothing to show."""
+    blueprint = quickstart().build()
+    opened = replace(blueprint.crew.opened, max_requests=0)
+    with pytest.raises(ConfigError, match="asks nothing"):
+        preview(replace(blueprint, crew=replace(blueprint.crew, opened=opened)))
+
+
+def test_roles_and_every_part_are_shown():
+    query = Query(kind=Kind.RATE, judge=0, units=(0,))
+    chat = Chat(turns=(Turn(role="system", content="be fair"), Turn(role="user", content="hi")))
+    parts = (Text(text="rate"), chat, Image(media_type="image/png", data=b"1234"))
+    request = Request(query=query, attempt=FIRST_ATTEMPT, parts=parts, max_output_tok=1, schema={})
+    assert [turn.role for turn in turns(request)] == ["user", "system", "user", "user"]
+    assert as_text(request) == "rate\nbe fair\nhi\n[image/png, 4 bytes]"
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def test_the_command_shows_all_of_it_and_sends_nothing(sortition, tmp_path, monkeypatch):
+    """C57: sockets are blocked here; no run is made; the word mock stands in it."""
+    monkeypatch.chdir(tmp_path)
+    code, out, err = sortition(
+        "preview", QUICKSTART, "--item", "q07", "--arm", "v2", "--judge", "mid"
+    )
+    assert code == 0
+    assert "item q07   arm v2   judge mid (mock)" in out
+    assert "message 1, role user" in out
+    assert "<<<candidate " in out
+    assert "<<<end " in out
+    assert '"maximum": 5' in out
+    assert "450 input + 200 output tokens at most" in out
+    assert "hold      $0.001450" in out
+    assert "expected  $0.000750" in out
+    assert "mock" in out
+    assert err.splitlines()[-1] == f"next: sortition plan {QUICKSTART}"
+    assert "nothing was sent" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_programs_get_the_same_as_json(sortition):
+    code, out, _ = sortition("preview", QUICKSTART, "--json")
+    document = json.loads(out)
+    assert code == 0
+    assert document["is_first"]
+    assert document["mock"]
+    assert [message["role"] for message in document["messages"]] == ["user", "user"]
+    assert document["schema"]["required"] == ["score"]
+    assert document["hold_nano_usd"] > document["expected_nano_usd"] > 0
+    assert document["bound"] == {"input_tok": 450, "output_tok": 200}
+
+
+def test_a_wrong_name_is_a_usage_error(sortition):
+    assert sortition("preview", QUICKSTART, "--judge", "nobody")[0] == 2
+
+
+def test_judges_that_can_not_be_called_yet_are_shown_too(sortition, tmp_path):
+    """Their calls are bounded by bytes, as in a loop of one's own, and that is said."""
+    text = QUICKSTART.read_text(encoding="utf-8").replace("data/", f"{QUICKSTART.parent}/data/")
+    text = text.replace("file://rubrics", f"file://{QUICKSTART.parent}/rubrics")
+    text = text.replace("adapter: mock", "adapter: openai\n    model: some-model", 1)
+    path = tmp_path / "live.yaml"
+    path.write_text(text, encoding="utf-8")
+    code, out, err = sortition("preview", path, "--judge", "large")
+    assert code == 0
+    assert "judge large (openai some-model)" in out
+    assert "later: openai is not built yet" in err
+    assert "mock" not in out
+    code, out, err = sortition("preview", path, "--judge", "large", "--mock")
+    assert "later" not in err
+    assert "mock" in out
