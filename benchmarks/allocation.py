@@ -22,8 +22,18 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from orchestrator.core.budget import BudgetView
+from orchestrator.core.events import Asked
+from orchestrator.core.frame import Frame
+from orchestrator.core.ids import QNo
+from orchestrator.core.money import Nano, PriceCard
+from orchestrator.core.query import Judged, Kind, Observation
+from orchestrator.core.records import Record
+from orchestrator.core.scale import Criterion, Scale, ScaleType
+from orchestrator.core.seeds import Seeds
+from orchestrator.core.study import Panelist, Study
 from policies import noise
-from policies.est_ivwe import integer_plan, oracle_allocation
+from policies.est_ivwe import EstIvwe, EstIvweConfig, integer_plan, oracle_allocation
 
 N_ITEMS, N_JUDGES = 100_000, 10
 
@@ -46,6 +56,38 @@ def arrays_held(call: Callable[[], object], size: int) -> float:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     return (peak - before) / size
+
+
+def stream_s(n_answers: int = 100_000) -> float:
+    """Tell est_ivwe the pilot's answers, one by one; give the seconds that telling took."""
+    price, n_items = 10, n_answers // (6 * N_JUDGES) + 1
+    study = Study(
+        kind=Kind.RATE,
+        frame=Frame.of([str(i) for i in range(n_items)]),
+        panel=tuple(
+            Panelist(name=str(j), card=PriceCard(per_call=1000 * price), planning=price)
+            for j in range(N_JUDGES)
+        ),
+        criteria=(Criterion(name="score", scale=Scale(type=ScaleType.FLOAT)),),
+        seeds=Seeds(0),
+        cap=Nano(40 * n_items * N_JUDGES * price),
+    )
+    policy = EstIvwe(EstIvweConfig(kind="est_ivwe", target="common"), study)
+    values = np.random.default_rng(0).random(n_answers).tolist()
+    took = 0.0
+    view = BudgetView(
+        cap=None, settled=Nano(0), uncertain=Nano(0), held=Nano(0), price=lambda _: Nano(0)
+    )
+    for q, value in enumerate(values):
+        query = policy.ask(view)
+        policy.tell(Asked(q=QNo(q), query=query, hold=Nano(price)))
+        said = (Observation(unit=query.units[0], value=value),)
+        outcome = Judged(observations=said, cost=Nano(price), usage=None)
+        record = Record(q=QNo(q), query=query, outcome=outcome)
+        began = time.perf_counter()
+        policy.tell(record)
+        took += time.perf_counter() - began
+    return took
 
 
 def main() -> None:
@@ -78,6 +120,7 @@ def main() -> None:
     note("C3 integer_plan / scalar sort of all cells <= 12, better 2", f"{plan_ms / scalar:.2f}")
     worst = max(best_ms(lambda p=p, s=s: plan(p, s)) for p in (1, 2, math.inf) for s in (3, 100))
     note("C3 the same, slowest of three norms and two budgets", f"{worst / scalar:.2f}")
+    note("C4 telling est_ivwe 100,000 pilot answers of 10 judges <= 1 s", f"{stream_s():.2f} s")
     note("C5 arrays held by oracle_allocation <= 3", f"{arrays_held(oracle, variance.nbytes):.1f}")
     note("C5 arrays held by integer_plan <= 3", f"{arrays_held(plan, variance.nbytes):.1f}")
     note(
