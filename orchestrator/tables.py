@@ -238,6 +238,8 @@ def _csv(text: str, file: str, problems: Problems) -> tuple[Iterator[Row], Seque
         header = next(reader, [])
     except csv.Error as exc:
         raise _Unreadable(f"not readable as CSV: {exc}", reader.line_num) from exc
+    if len(header) == 1 and (other := next((c for c in ";\t|" if c in header[0]), None)):
+        raise _Unreadable(f"its columns are separated by {seen(other)}; wants commas", 1)
     for name, count in Counter(header).items():
         if count > 1:
             message = f"column {seen(name)} stands {count} times"

@@ -113,6 +113,7 @@ def test_parquet_without_pyarrow_says_what_to_install(problems, monkeypatch):
         ("r.csv", "id,q,a\n1,x,é\n".encode("latin-1"), "r.csv:2  not UTF-8"),
         ("r.csv", b'id,q,a\n1,"x,y\n', "not readable as CSV"),
         ("r.csv", b"id,q,a,q\n1,x,y,z\n", 'r.csv:1  column "q" stands 2 times'),
+        ("r.csv", b"id;q;a\n1;x;y\n", 'r.csv:1  its columns are separated by ";"; wants commas'),
         ("r.csv", b"id,q,a\n1,x\n", "r.csv:2  row 1: 2 cells for 3 columns"),
         ("r.csv", b"id,q,a\n", "no rows"),
         ("r.csv", b"", "no rows"),

@@ -150,11 +150,17 @@ def test_yes_asks_nothing_on_a_terminal(sortition, tmp_path):
     "answers",
     [["three"], ["one", "5-1"], ["one", "a-b"], ["two", "1-5", "much"], ["two", "1-5", "0"]],
 )
-def test_an_answer_that_makes_no_sense_writes_nothing(sortition, tmp_path, answers):
+def test_an_answer_that_makes_no_sense_is_asked_again(sortition, tmp_path, answers):
+    """The question comes again; broken off there, nothing is written."""
     code, _, err = sortition("init", "x", answers=answers)
     assert code == 2
-    assert "wants" in err or "scale" in err or "budget" in err
+    assert "wants" in err or "scale" in err or "not a number" in err
+    assert "nothing was written" in err
     assert not (tmp_path / "x").exists()
+    good = ["two", "1-7", "$2.50"]
+    code, _, _ = sortition("init", "x", answers=[*answers, *good[len(answers) - 1 :]])
+    assert code == 0
+    assert "usd: 2.5" in (tmp_path / "x" / CAMPAIGN).read_text(encoding="utf-8")
 
 
 def test_nothing_is_overwritten(sortition, tmp_path):

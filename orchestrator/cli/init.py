@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from orchestrator.cli.common import AsJson, app, print_json, say
 from orchestrator.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from orchestrator.core.money import Nano
     from orchestrator.initial import Wishes
 
 
@@ -33,7 +35,10 @@ def init(
 
     wishes = Wishes(policy=policy, is_pair=suits_pair(policy))
     if sys.stdin.isatty() and not yes:
-        wishes = _asked(wishes)
+        try:
+            wishes = _asked(wishes)
+        except typer.Abort as exc:
+            raise ConfigError("broken off; nothing was written") from exc
     texts = campaign(wishes, name=directory.resolve().name or "first")
     write(directory, texts)
     if as_json:
@@ -46,27 +51,43 @@ def init(
 
 
 def _asked(wishes: Wishes) -> Wishes:
-    """Ask the three questions."""
+    """Ask the three questions, each again until its answer can be read."""
     from dataclasses import replace
 
     from orchestrator.core.money import parse_usd
     from orchestrator.initial import Range
 
-    def ask(question: str, default: str) -> str:
-        return str(typer.prompt(question, default=default, err=True)).strip()
+    def ask(question: str, default: str, read: Callable[[str], Any]) -> Any:
+        def value_of(answer: str) -> Any:
+            try:
+                return read(answer.strip().lower())
+            except (ValueError, ConfigError) as exc:
+                raise typer.BadParameter(str(exc)) from exc
 
-    judged = ask(
-        "What is judged: one set of answers, or two versions? one/two", _COUNT[wishes.is_pair]
+        return typer.prompt(question, default=default, err=True, value_proc=value_of)
+
+    def count(answer: str) -> bool:
+        if answer not in _COUNTS:
+            raise ValueError(f"wants one or two, not {answer!r}")
+        return _COUNTS[answer]
+
+    def amount(answer: str) -> Nano:
+        usd = parse_usd(answer.removeprefix("$"))
+        if not 0 < usd <= _MOST:
+            raise ValueError("wants more than 0 and at most 9 billion USD")
+        return usd
+
+    return replace(
+        wishes,
+        is_pair=ask(
+            "What is judged: one set of answers, or two versions? one/two",
+            "two" if wishes.is_pair else "one",
+            count,
+        ),
+        scale=ask("On which scale: 1-5, 1-10, ... or yes-no?", "1-5", Range.read),
+        budget=ask("What may it cost at most, in USD?", "1.00", amount),
     )
-    if judged not in _COUNT.values():
-        raise ConfigError(f"wants one or two, not {judged!r}; nothing was written")
-    scale = Range.read(ask("On which scale: 1-5, 1-10, ... or yes-no?", "1-5"))
-    budget = ask("What may it cost at most, in USD?", "1.00")
-    try:
-        amount = parse_usd(budget)
-    except ValueError as exc:
-        raise ConfigError(f"the budget: {exc}; nothing was written") from exc
-    return replace(wishes, is_pair=judged == _COUNT[True], scale=scale, budget=amount)
 
 
-_COUNT = {True: "two", False: "one"}
+_COUNTS = {"one": False, "1": False, "two": True, "2": True}
+_MOST = 9 * 10**18
