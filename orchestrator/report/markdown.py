@@ -9,7 +9,7 @@ from html import escape
 from orchestrator.core.estimate import Estimate
 from orchestrator.report import wording
 from orchestrator.report.data import ReportData
-from orchestrator.report.wording import label, number, plural, usd
+from orchestrator.report.wording import label, plural, usd
 
 _MARKS = re.compile(r"([\\`*_\[\]|#~])")
 
@@ -49,9 +49,7 @@ def _lines(data: ReportData) -> Iterator[str]:
     )
     yield from (f"\n{safe(line)}" for line in wording.policy(data))
     yield from ("", "## Missing answers", "", wording.fate(data), "")
-    yield from _table(
-        ("arm", "ended", "answered", "missing", "worst case of the mean"), _arms(data)
-    )
+    yield from _table(("arm", "ended", "answered", "missing", "why"), _arms(data))
     yield from ("", "## How to repeat it", "", f"    {wording.printable(wording.command(data))}")
     yield from (f"    sortition verify {wording.printable(data.run or 'RUN')}", "")
     yield from (f"- {key}: {safe(value)}" for key, value in wording.facts(data).items())
@@ -117,14 +115,11 @@ def _judges(data: ReportData) -> Iterator[tuple[str, ...]]:
 
 def _arms(data: ReportData) -> Iterator[tuple[str, ...]]:
     for arm in data.arms:
-        worst = (
-            f"{bound.criterion} [{number(bound.lowest)}, {number(bound.highest)}]"
-            for bound in arm.bounds
-        )
+        why = (f"{reason.replace('_', ' ')} {n:,}" for reason, n in arm.missing.items())
         yield (
             label(arm.name),
             f"{arm.told:,}",
             f"{arm.answered:,}",
             f"{arm.n_lost:,}",
-            "; ".join(worst),
+            ", ".join(why),
         )
