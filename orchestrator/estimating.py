@@ -208,7 +208,7 @@ def _assessed(
 ) -> Assessment:
     """Complete an assessment by what the ratings say."""
     arms, criteria = ratings.arm.names, ratings.criterion.names
-    contrast = _contrast(request.contrast, arms, problems)
+    contrast = _contrast(request.contrast, ratings, problems)
     for name in request.scales:
         if name is not None and name not in criteria:
             message = f"no criterion is named {seen(name)}{did_you_mean(name, criteria)}"
@@ -250,14 +250,17 @@ def _assessed(
     )
 
 
-def _contrast(text: str | None, arms: Sequence[str], problems: Problems) -> Contrast | None:
-    """Read ARM:BASELINE; names may have colons themselves."""
+def _contrast(text: str | None, ratings: Ratings, problems: Problems) -> Contrast | None:
+    """Read ARM:BASELINE; names may have colons themselves. Arms that share no item aren't paired."""
     if text is None:
         return None
+    arms = ratings.arm.names
     splits = [(text[:at], text[at + 1 :]) for at, char in enumerate(text) if char == ":"]
     for arm, baseline in splits:
         if arm in arms and baseline in arms and arm != baseline:
-            return Contrast(arm=arm, baseline=baseline)
+            of = (ratings.item.codes[ratings.arm.codes == arms.index(a)] for a in (arm, baseline))
+            is_paired = bool(np.intersect1d(*of).size)
+            return Contrast(arm=arm, baseline=baseline, paired=is_paired)
     unknown = [name for name in splits[0] if name not in arms] if splits else []
     if len(arms) < 2:
         message = "wants two arms, and the table names no two: --map arm=COLUMN"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from orchestrator.core.money import NANO_PER_USD, Nano
 from orchestrator.core.query import MissingReason
+from orchestrator.core.scale import FARTHEST
 from orchestrator.tables import Column, Columns, Problems
 from orchestrator.task import DEFAULT_CRITERION
 from orchestrator.wording import seen
@@ -415,7 +416,7 @@ def _finite(value: str | float, sort: Sort) -> tuple[float, Sort]:
         number = math.nan if "_" in str(value) else float(value)
     except (ValueError, OverflowError):
         number = math.nan
-    return (number, sort) if math.isfinite(number) else (math.nan, Sort.UNREADABLE)
+    return (number, sort) if abs(number) <= FARTHEST else (math.nan, Sort.UNREADABLE)
 
 
 def _usd(value: Any) -> Decimal:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Discriminator, Field
 
-from orchestrator.core.scale import COMPOSITE, Criterion, Scale, ScaleType
+from orchestrator.core.scale import COMPOSITE, FARTHEST, Criterion, Scale, ScaleType
 from orchestrator.quantities import Lax, Loc, Model, Name
 
 DEFAULT_CRITERION = "score"
@@ -42,7 +42,9 @@ class NumberScale(Model):
         if not self.low < self.high:
             yield ("max",), f"wants more than min, {self.low:g}, not {self.high:g}"
         for key, end in (("min", self.low), ("max", self.high)):
-            if self.type == "integer" and end != int(end):
+            if not abs(end) <= FARTHEST:
+                yield (key,), f"wants at most {FARTHEST:g} in size, not {end:g}"
+            elif self.type == "integer" and end != int(end):
                 yield (key,), f"wants a whole number, not {end:g}"
 
     def value(self) -> Scale:

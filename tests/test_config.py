@@ -273,6 +273,12 @@ PRIMARY = "{name: %s, kind: score_means, primary: true}"
             "task.allow_na",
             'not "yes"',
         ),
+        (
+            "task",
+            "{kind: rate, scale: {type: integer, min: 0, max: 1.0e+200}}",
+            "task.scale.max",
+            "wants at most 1e+12 in size",
+        ),
         ("policy", "{kind: uniform, max_repeats: 1, window: 0}", "policy.window", "more than 0"),
         ("policy", "{kind: uniform, max_repeats: two}", "policy.max_repeats", "whole number"),
         ("policy", "{kind: uniform, max_repeat: 1}", "policy.max_repeat", '"max_repeats"?'),

@@ -110,12 +110,14 @@ def _names(texts: Sequence[str]) -> dict[str, str]:
 
 def _scales(texts: Sequence[str]) -> dict[str | None, tuple[float, float]]:
     """Read what `--scale` was given."""
+    from orchestrator.core.scale import FARTHEST
+
     scales: dict[str | None, tuple[float, float]] = {}
     for text in texts:
         name, equals, ends = text.rpartition("=")
         try:
             low, high = map(float, ends.split(":"))
-            is_range = -float("inf") < low < high < float("inf")
+            is_range = -FARTHEST <= low < high <= FARTHEST
         except ValueError:
             is_range = False
         if not is_range:

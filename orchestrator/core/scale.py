@@ -16,6 +16,10 @@ class ScaleType(StrEnum):
     PREFERENCE = "preference"
 
 
+FARTHEST = 1e12
+"""The farthest end of a scale; sums of squares of larger numbers lose the digits that matter."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scale:
     """Admissible verdicts of one criterion.

@@ -252,7 +252,8 @@ def why(one: Compared) -> str:
     # Where repeats alone are random, items are as given and nothing rests on their number.
     is_sample = "items like these" in e.estimand
     n_rows = sum(naive.n_rows)
-    n_items, n_clusters = _sum(e, "n_items", e.n_items), _sum(e, "n_clusters", e.n_items)
+    n_items = sum(_by_names(e, "n_items"))
+    n_clusters, most_items = max(_by_names(e, "n_clusters")), max(_by_names(e, "n_items"))
     match e.target:
         case "judges":
             items = plural(n_items, "pair") + " of judge and item"
@@ -267,7 +268,7 @@ def why(one: Compared) -> str:
         f"{plural(n_rows, 'row')} speak of {items}, and asking again makes no new item": (
             is_sample and n_rows > n_items
         ),
-        f"the items come in clusters, {n_clusters:,} in all": is_sample and n_clusters < n_items,
+        f"the items come in {n_clusters:,} clusters": is_sample and n_clusters < most_items,
         "the items are taken as given, so only what judges say at another time is random": (
             not is_sample
         ),
@@ -295,9 +296,9 @@ _VISIBLE = 10
 """A difference of values is spoken of from this part of the naive width on."""
 
 
-def _sum(e: Estimate, key: str, default: int) -> int:
+def _by_names(e: Estimate, key: str) -> Sequence[int]:
     found: Mapping[str, Sequence[int]] = e.diagnostics.get("by_name") or {}
-    return sum(found[key]) if key in found else default
+    return found.get(key) or [e.n_items]
 
 
 def _by_name(e: Estimate, key: str, i: int) -> Json:
