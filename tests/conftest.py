@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 import trio.testing
+
+from orchestrator import cli
 
 SHARED = Path(__file__).parents[2] / "shared"
 
@@ -42,6 +46,27 @@ def virtual_time():
         "backend": "trio",
         "backend_options": {"clock": trio.testing.MockClock(autojump_threshold=0)},
     }
+
+
+@pytest.fixture
+def sortition(monkeypatch, capsys, tmp_path):
+    """Run the command in an empty folder; gives exit code, output and chatter.
+
+    `answers` are lines that a user types at a terminal; without them there is none.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words, answers=None):
+        terminal = io.StringIO("".join(f"{answer}\n" for answer in answers or ()))
+        monkeypatch.setattr(terminal, "isatty", lambda: answers is not None)
+        monkeypatch.setattr(sys, "stdin", terminal)
+        monkeypatch.setattr(sys, "argv", ["sortition", *map(str, words)])
+        with pytest.raises(SystemExit) as exit_:
+            cli.main()
+        out, err = capsys.readouterr()
+        return int(exit_.value.code or 0), out, err
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -22,21 +22,6 @@ from orchestrator.store.sqlite import SqliteStore
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture
-def sortition(monkeypatch, capsys, tmp_path):
-    """Run the command; gives exit code, output and chatter."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["sortition", *map(str, words)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(exit_.value.code or 0), out, err
-
-    return run
-
-
 TEXT = """\
 version: 1
 name: small

@@ -16,21 +16,6 @@ PAGE = Path(__file__).parents[1] / "docs/how-to/estimate-from-a-table.md"
 
 
 @pytest.fixture
-def sortition(monkeypatch, capsys, tmp_path):
-    """Run the command; gives exit code, output and chatter."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["sortition", *map(str, words)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(exit_.value.code or 0), out, err
-
-    return run
-
-
-@pytest.fixture
 def table(tmp_path):
     rows = "".join(
         f"i{i},{arm},{i % 5 + 1 - (arm == 'old' and i % 5 > 1)}\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-import sys
 from dataclasses import replace
 
 import anyio
@@ -13,7 +12,7 @@ import pytest
 from scipy.stats import fisher_exact
 
 from estimators.score_means import ScoreMeans, ScoreMeansConfig
-from orchestrator import Campaign, cli, resume
+from orchestrator import Campaign, resume
 from orchestrator.core.errors import InvalidCampaign
 from orchestrator.core.events import Looked
 from orchestrator.core.frame import Frame
@@ -363,19 +362,15 @@ STRADDLES = "{estimate: scores, arm: old, rule: at_least, value: 0.5}"
 
 
 @pytest.fixture
-def sortition(folder, monkeypatch, capsys):
-    """Run the command; gives exit code, output and the result that stands in the run."""
+def with_gates(sortition, folder, monkeypatch):
+    """Run the command with gates; gives exit code, output and the result that stands in the run."""
     monkeypatch.chdir(folder)
 
     def run(*words, gates=()):
         given = ["--set", f"gate=[{', '.join(gates)}]"] if gates else []
-        monkeypatch.setattr(sys, "argv", ["sortition", *map(str, words), *given])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out = capsys.readouterr().out
+        code, out, _ = sortition(*words, *given)
         path = folder / "r" / "result.json"
-        found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-        return int(exit_.value.code or 0), out, found
+        return code, out, json.loads(path.read_text("utf-8")) if path.exists() else None
 
     return run
 
@@ -397,19 +392,19 @@ def with_undecided(gate, word):
         ((with_undecided(FAILS, "pass"),), 1, ["failed"]),
     ],
 )
-def test_the_gate_decides_the_exit_code(sortition, gates, code, outcomes):
+def test_the_gate_decides_the_exit_code(with_gates, gates, code, outcomes):
     """C41: gate passed 0, failed 1, undecided 6; the same code stands in result.json."""
-    got, _, found = sortition("run", "--run-dir", "r", gates=gates)
+    got, _, found = with_gates("run", "--run-dir", "r", gates=gates)
     assert (got, found["exit_code"]) == (code, code)
     assert [verdict["outcome"] for verdict in found["gate"]] == outcomes
-    assert sortition("verify", "r")[0] == 0
+    assert with_gates("verify", "r")[0] == 0
 
 
-def test_too_much_missing_is_undecided(sortition):
+def test_too_much_missing_is_undecided(with_gates):
     """C41, C28: an estimate that passes is undecided where too much is missing."""
     faults = "judges.acme.mock.faults={refused: 0.2}"
     lenient, strict = (PASSES.replace("}", f", max_missing: {m}}}") for m in (0.5, 0.05))
-    code, _, found = sortition("run", "--run-dir", "r", "--set", faults, gates=(lenient, strict))
+    code, _, found = with_gates("run", "--run-dir", "r", "--set", faults, gates=(lenient, strict))
     assert code == found["exit_code"] == 6
     assert [verdict["outcome"] for verdict in found["gate"]] == ["passed", "undecided"]
     assert found["gate"][1]["why"].endswith("are missing, at most 5.0% may be")
@@ -417,30 +412,30 @@ def test_too_much_missing_is_undecided(sortition):
 
 
 @pytest.mark.parametrize(("gates", "code"), [((PASSES,), 0), ((FAILS,), 1), ((), 3)])
-def test_a_target_that_is_not_met_is_a_warning_beside_a_gate(sortition, gates, code):
+def test_a_target_that_is_not_met_is_a_warning_beside_a_gate(with_gates, gates, code):
     """C03, C41: budget gone with the target unmet is 3, unless a gate decides."""
     words = ("--budget-usd", "0.10", "--set", "stop.target_half_width=0.0001")
-    got, out, found = sortition("run", "--run-dir", "r", *words, gates=gates)
+    got, out, found = with_gates("run", "--run-dir", "r", *words, gates=gates)
     assert (got, found["exit_code"], found["stop_reason"]) == (code, code, "budget")
     assert found["state"] == "stopped"
     assert "not met" in out
     assert ("; the gate decides all the same" in out) == bool(gates)
 
 
-def test_a_failed_gate_can_have_a_code_of_its_own(sortition):
+def test_a_failed_gate_can_have_a_code_of_its_own(with_gates):
     """What is not a failed gate keeps its code, and so does result.json."""
-    code, _, found = sortition("run", "--run-dir", "r", "--exit-code-on-fail", 100, gates=(FAILS,))
+    code, _, found = with_gates("run", "--run-dir", "r", "--exit-code-on-fail", 100, gates=(FAILS,))
     assert (code, found["exit_code"]) == (100, 1)
-    assert sortition("resume", "r", "--exit-code-on-fail", 7)[0] == 7
-    assert sortition("resume", "r")[0] == 1
-    code, *_ = sortition("run", "--run-dir", "s", "--exit-code-on-fail", 100, gates=(STRADDLES,))
+    assert with_gates("resume", "r", "--exit-code-on-fail", 7)[0] == 7
+    assert with_gates("resume", "r")[0] == 1
+    code, *_ = with_gates("run", "--run-dir", "s", "--exit-code-on-fail", 100, gates=(STRADDLES,))
     assert code == 6
 
 
-def test_without_a_judge_there_is_no_verdict_and_the_code_is_4(sortition):
+def test_without_a_judge_there_is_no_verdict_and_the_code_is_4(with_gates):
     """C41: no judge left comes before the gate."""
     faults = "judges.acme.mock.faults={'401': 1.0}"
-    code, _, found = sortition("run", "--run-dir", "r", "--set", faults, gates=(FAILS,))
+    code, _, found = with_gates("run", "--run-dir", "r", "--set", faults, gates=(FAILS,))
     assert code == found["exit_code"] == 4
     assert found["stop_reason"] == "judges_down"
     assert found["gate"][0]["outcome"] == "undecided"
@@ -463,13 +458,13 @@ def test_a_decided_gate_ends_the_run_and_leaves_the_money(folder, gate, code, ou
     assert list(check(folder / "run")) == []
 
 
-def test_a_gate_that_names_nothing_is_2_and_nothing_runs(sortition):
+def test_a_gate_that_names_nothing_is_2_and_nothing_runs(with_gates):
     """C41: config error."""
-    code, _, found = sortition("run", "--run-dir", "r", gates=(PASSES.replace("effect", "x"),))
+    code, _, found = with_gates("run", "--run-dir", "r", gates=(PASSES.replace("effect", "x"),))
     assert (code, found) == (2, None)
 
 
-def test_a_full_disk_is_5_whatever_the_gate(sortition, monkeypatch):
+def test_a_full_disk_is_5_whatever_the_gate(with_gates, monkeypatch):
     """C41: storage failure; nothing was judged."""
     real, n = SqliteStore._commit, 0
 
@@ -481,7 +476,7 @@ def test_a_full_disk_is_5_whatever_the_gate(sortition, monkeypatch):
         real(self, batch)
 
     monkeypatch.setattr(SqliteStore, "_commit", fail)
-    code, _, found = sortition("run", "--run-dir", "r", gates=(FAILS,))
+    code, _, found = with_gates("run", "--run-dir", "r", gates=(FAILS,))
     assert code == found["exit_code"] == 5
     assert found["gate"][0]["outcome"] == "undecided"
 

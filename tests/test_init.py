@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 
 import numpy as np
 import pytest
 
-from orchestrator import Campaign, cli
+from orchestrator import Campaign
 from orchestrator.config import load_campaign
 from orchestrator.core.errors import ConfigError
 from orchestrator.core.money import NANO_PER_USD, Nano
 from orchestrator.initial import CAMPAIGN, POLICIES, Range, Wishes, campaign, suits_pair, write
 from orchestrator.planned import refused
-
-
-@pytest.fixture
-def sortition(monkeypatch, capsys, tmp_path):
-    """Run the command; gives exit code, output and chatter."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*words, answers=None):
-        terminal = io.StringIO("".join(f"{answer}\n" for answer in answers or ()))
-        monkeypatch.setattr(terminal, "isatty", lambda: answers is not None)
-        monkeypatch.setattr(sys, "stdin", terminal)
-        monkeypatch.setattr(sys, "argv", ["sortition", *map(str, words)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(exit_.value.code or 0), out, err
-
-    return run
 
 
 def test_a_first_campaign_runs_as_it_is(sortition, tmp_path):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from orchestrator import Campaign, cli
+from orchestrator import Campaign
 from orchestrator.core.errors import ConfigError
 from orchestrator.core.events import Asked, Sent
 from orchestrator.core.query import Kind, Query
@@ -19,20 +18,6 @@ from orchestrator.rundir import reading
 from orchestrator.store.archive import name_prompt
 
 QUICKSTART = Path(__file__).parents[1] / "configs" / "quickstart.yaml"
-
-
-@pytest.fixture
-def sortition(monkeypatch, capsys):
-    """Run the command; gives exit code, output and chatter."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["sortition", *map(str, words)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(exit_.value.code or 0), out, err
-
-    return run
 
 
 def quickstart(**overrides):
