@@ -6,6 +6,13 @@ from functools import cached_property
 
 import numpy as np
 
+from estimators.calibration import (
+    Agreement,
+    Correction,
+    agreement,
+    to_first_judge,
+    to_labels,
+)
 from estimators.cells import Cells, Mask, Panel
 from estimators.disagreement import (
     Disagreement,
@@ -29,6 +36,8 @@ class Evidence:
     counted : those that enter values
     noise : (n_judges,) variance of an answer, nan where unknown
     whole, sums : the sums of all, and of those that enter values
+    is_anchored, is_calibrated : whether scores are put on the labels' scale; on that or on the first
+        judge's level
     """
 
     def __init__(self, design: Design, cells: Cells) -> None:
@@ -45,7 +54,8 @@ class Evidence:
         self.is_reused = reuse == "pooled" and bool(
             cells.pilot is not None and cells.pilot.count.any()
         )
-        self.is_calibrated = (
+        self.is_anchored = design.is_anchored
+        self.is_calibrated = self.is_anchored or (
             design.target == "common"
             and design.config.calibration == "relative"
             and len(design.judges) > 1
@@ -62,6 +72,22 @@ class Evidence:
     def offsets(self) -> Offsets:
         """How far judges lie above the first one."""
         return judge_offsets(self.explored, self.design.clusters, self.design.arm_pairs)
+
+    @cached_property
+    def bias(self) -> Offsets | None:
+        """How far judges lie above the labels; None without labels."""
+        design = self.design
+        if design.labels is None:
+            return None
+        return judge_offsets(self.explored, design.clusters, design.arm_pairs, design.labels)
+
+    @cached_property
+    def agreement(self) -> Agreement | None:
+        """How judges go with the labels; None without labels."""
+        design = self.design
+        if design.labels is None or self.bias is None:
+            return None
+        return agreement(self.explored, design.labels, self.bias, design.config.confidence)
 
     @cached_property
     def interaction(self) -> Interaction:
@@ -91,32 +117,66 @@ class Evidence:
         """Whether offsets depend on the arm."""
         return self.offsets.arms.depends(self.design.scoring.span)
 
+    @cached_property
+    def bias_depends_on_arm(self) -> bool:
+        """Whether judges lie above the labels by more in one arm than in another."""
+        return self.bias is not None and self.bias.arms.depends(self.design.scoring.span)
+
+    @cached_property
+    def differs_by_arm(self) -> bool:
+        """Whether a common score of two arms can't be compared."""
+        return self.offset_depends_on_arm or (self.is_anchored and self.bias_depends_on_arm)
+
     # --- values ------------------------------------------------------------------------------
 
     @cached_property
+    def correction(self) -> Correction:
+        """What puts judges on one level; only where scores are calibrated."""
+        design = self.design
+        if design.labels is None or not design.is_anchored:
+            return to_first_judge(self.offsets)
+        return to_labels(self.explored, design.labels, self.every.noise, design.clusters)
+
+    @cached_property
     def mean(self) -> Array:
-        """Cell means, less the judge's offset where a common score is calibrated."""
+        """Cell means, on one level where scores are calibrated."""
         if not self.is_calibrated:
             return self.counted.mean
-        return np.where(self.answered, self.counted.mean - self.level[:, None, None], 0.0)
+        return np.where(self.answered, self.correction.of(self.counted.mean), 0.0)
+
+    @cached_property
+    def slope(self) -> Array:
+        """What a point of each judge's scores is worth in its values, over cells."""
+        n_judges = len(self.design.judges)
+        slope = self.correction.slope if self.is_calibrated else np.ones(n_judges)
+        return slope[:, None, None]
 
     @cached_property
     def has_offset(self) -> Mask:
-        """Judges that can be put on the first one's level, (n_judges,)."""
-        return ~np.isnan(self.offsets.value)
+        """Judges whose answers can enter values, (n_judges,).
+
+        On the first one's level these are the judges that share units with it. Without labels to
+        correct a judge by, its answers stand.
+        """
+        if self.is_calibrated and not self.is_anchored:
+            return self.correction.is_fitted
+        return np.ones(len(self.design.judges), dtype=bool)
 
     @cached_property
-    def level(self) -> Array:
-        """What is taken from each judge's scores, (n_judges,)."""
+    def ends(self) -> tuple[float, float]:
+        """Give the least and the greatest value that a cell's mean can have."""
+        scoring = self.design.scoring
         if not self.is_calibrated:
-            return np.zeros(len(self.design.judges))
-        return np.where(self.has_offset, self.offsets.value, 0.0)
+            return scoring.low, scoring.high
+        n_judges = len(self.design.judges)
+        low, high = (self.correction.of(np.full(n_judges, x)) for x in (scoring.low, scoring.high))
+        return float(low.min()), float(high.max())
 
     @cached_property
     def counts(self) -> Array:
         """Answers by cell that enter values."""
         count = self.counted.count
-        return count * self.has_offset[:, None, None] if self.is_calibrated else count
+        return count if self.has_offset.all() else count * self.has_offset[:, None, None]
 
     @cached_property
     def answered(self) -> Mask:
@@ -159,7 +219,7 @@ class Evidence:
     def asked(self) -> Array:
         """Questions by cell that would enter values if all were answered."""
         asked: Array = self.sums.count + self.sums.missing
-        return asked * self.has_offset[:, None, None] if self.is_calibrated else asked
+        return asked if self.has_offset.all() else asked * self.has_offset[:, None, None]
 
     @cached_property
     def worst(self) -> Interval:
@@ -168,5 +228,5 @@ class Evidence:
         worst = worst_case(
             self.sums.total, self.sums.count, self.sums.missing, self.design.scoring.span
         )
-        level = self.level[:, None, None]
-        return Interval(low + worst.lower - level, low + worst.upper - level)
+        ends = Interval(low + worst.lower, low + worst.upper)
+        return Interval(*map(self.correction.of, ends)) if self.is_calibrated else ends

@@ -68,10 +68,15 @@ class Line(NamedTuple):
 
 
 class Beside(NamedTuple):
-    """A part of the error that is the same for all items: its variance, degrees of freedom."""
+    """A part of the error that is the same for all items: its variance, degrees of freedom.
+
+    `by_cluster` is what each cluster of items adds to it; None where that has nothing to do with the
+    items' values.
+    """
 
     variance: float = 0.0
     df: float = np.inf
+    by_cluster: Array | None = None
 
     def share(self, level: float) -> tuple[float, float]:
         """Split the error of an interval: the level left for the rest, the half-width of this."""
@@ -79,6 +84,33 @@ class Beside(NamedTuple):
             return level, 0.0
         left = (1 + level) / 2
         return left, float(stdtrit(self.df, (1 + left) / 2)) * math.sqrt(self.variance)
+
+    def parts(self, samples: Sequence[ClusterMean], span: float) -> list[tuple[float, float]]:
+        """Give the parts of the variance of these samples' means with this error, and their df.
+
+        What goes with the items' values is added to them cluster by cluster; the clusters that it
+        rests on and the others are the parts. If that leaves nothing (every label equal, every unit
+        labelled), it is taken for independent, which is too much and no lie.
+        """
+        apart = [(s.variance, float(s.df)) for s in samples]
+        if self.by_cluster is not None:
+            error, has_value = self.by_cluster.copy(), np.zeros(len(self.by_cluster), dtype=bool)
+            for sign, s in zip((1, -1), samples, strict=False):
+                n = len(s.clusters)
+                error[s.clusters] += (
+                    sign * s.shares * (s.means - s.mean) * math.sqrt(n / max(n - 1, 1))
+                )
+                has_value[s.clusters] = True
+            rests_on = self.by_cluster != 0
+            others = has_value & ~rests_on
+            square = error * error
+            joint = [
+                (float(square[rests_on].sum()), self.df),
+                (float(square[others].sum()), max(float(others.sum()) - 1, 1.0)),
+            ]
+            if sum(v for v, _ in joint) > (FLAT * span) ** 2:
+                return joint
+        return [*apart, (self.variance, self.df)] if self.variance else apart
 
 
 def line_of(evidence: Evidence, target: Target) -> Line:
@@ -154,7 +186,7 @@ def _line_of_answers(evidence: Evidence, target: Target) -> Line:
         n_items=int(np.any(counted, axis=0).sum()),
         n_answers=int(evidence.counts[a != 0].sum()),
     )
-    if target.is_difference and design.target == "common" and evidence.offset_depends_on_arm:
+    if target.is_difference and design.target == "common" and evidence.differs_by_arm:
         return line._replace(status=Status.NOT_IDENTIFIED)
     beside = _offset_error(evidence, a)
     if math.isnan(beside.variance):
@@ -172,13 +204,14 @@ def _line_of_answers(evidence: Evidence, target: Target) -> Line:
 
 
 def _offset_error(evidence: Evidence, a: Array) -> Beside:
-    """Give what the error of the judges' offsets, which all their items share, adds."""
+    """Give what the error of the judges' corrections, which all their items share, adds."""
     if not evidence.is_calibrated:
         return Beside()
-    by_judge = a.sum(axis=(1, 2))
-    by_judge[np.abs(by_judge) < FLAT] = 0.0
-    offsets = evidence.offsets
-    return Beside(float(offsets.variance_of(by_judge)), float(offsets.df_of(by_judge)))
+    correction = evidence.correction
+    parts = correction.parts(a, evidence.counted.mean).sum(axis=(1, 2))
+    parts[np.abs(parts) < FLAT] = 0.0
+    by_cluster = None if correction.influence is None else parts @ correction.influence
+    return Beside(float(correction.variance_of(parts)), float(correction.df_of(parts)), by_cluster)
 
 
 # --- items like these ----------------------------------------------------------------------------
@@ -201,48 +234,49 @@ def _of_items_like_these(
         n_effective=min(s.effective for s in samples),
     )
     is_thin = any(s.is_thin(scoring.span) for s in samples)
-    between = sum(s.variance for s in samples)
     if not is_thin:
         line = line._replace(is_skewed=any(_is_skewed(s.means) for s in samples))
     if design.target == "population" and target.judge is None:
         return _of_judges_like_these(evidence, target, samples, a, line)
+    parts = beside.parts(samples, scoring.span)
+    variance = sum(v for v, _ in parts)
     if design.is_watched and is_thin:
         return _unbounded(design, target, line)
     if design.is_watched:
-        return _watched(design, target, line, between + beside.variance)
+        return _watched(design, target, line, variance)
     is_one_each = line.n_answers == line.n_items == len(first.shares)
     is_even = float(np.ptp(first.shares)) < FLAT
     is_plain = scoring.is_boolean and not target.is_difference and not evidence.is_calibrated
     if is_plain and is_one_each and is_even:
         interval = wilson(round(line.value * line.n_items), line.n_items, level)
         return _finished(
-            design, target, line._replace(is_skewed=False), between, interval, "wilson"
+            design, target, line._replace(is_skewed=False), variance, interval, "wilson"
         )
     if is_thin:
         left, half = beside.share(level)
-        shift = float((a * (evidence.counted.mean - evidence.mean)).sum())
-        raw = _uncorrected(evidence, target) if evidence.is_calibrated else samples
-        lower, upper = _bet(design, target, raw, left)
+        shift = 0.0
+        if evidence.is_calibrated and not evidence.is_anchored:
+            # Shifts cancel in differences, and what judges said stays within the scale.
+            shift = float((a * (evidence.counted.mean - evidence.mean)).sum())
+            lower, upper = _bet(
+                target, _uncorrected(evidence, target), left, (scoring.low, scoring.high)
+            )
+        else:
+            lower, upper = _bet(target, samples, left, evidence.ends)
         interval = Interval(lower - shift - half, upper - shift + half)
-        return _finished(design, target, line, between, interval, "betting")
-    return _student(design, target, line, [(s.variance, s.df) for s in samples], beside)
+        return _finished(design, target, line, variance, interval, "betting")
+    return _student(design, target, line, parts, "t" if len(samples) == 1 else "welch")
 
 
 def _student(
-    design: Design,
-    target: Target,
-    line: Line,
-    parts: Sequence[tuple[float, float]],
-    beside: Beside,
+    design: Design, target: Target, line: Line, parts: Sequence[tuple[float, float]], method: str
 ) -> Line:
     """Add the variances of independent parts, with Welch's degrees of freedom."""
-    every = [*parts, *([beside] if beside.variance else [])]
-    variance = sum(v for v, _ in every)
-    df = variance**2 / sum(v**2 / n for v, n in every)
+    variance = sum(v for v, _ in parts)
+    df = variance**2 / sum(v**2 / n for v, n in parts)
     interval = t_interval(
         line.value, math.sqrt(variance), df, design.config.confidence, -np.inf, np.inf
     )
-    method = "t" if len(parts) == 1 else "welch"
     return _finished(design, target, line, variance, interval, method)
 
 
@@ -275,20 +309,22 @@ def _uncorrected(evidence: Evidence, target: Target) -> list[ClusterMean]:
     return found
 
 
-def _bet(design: Design, target: Target, samples: Sequence[ClusterMean], level: float) -> Interval:
-    """Bet on the clusters' values, mapped to [0, 1].
+def _bet(
+    target: Target, samples: Sequence[ClusterMean], level: float, ends: tuple[float, float]
+) -> Interval:
+    """Bet on the clusters' values, mapped to [0, 1]; `ends` are those of a score.
 
     A difference of two samples is, up to scale, the mean of the one and of the other mirrored;
     what both say of one cluster is joined first, for it may hang together.
     """
-    low, high = design.ends(target)
-    scoring = design.scoring
+    least, most = ends
+    low, high = (least - most, most - least) if target.is_difference else ends
     if len(samples) == 1:
         values = (samples[0].means - low) / (high - low)
     else:
         arm, baseline = samples
-        values = np.concatenate((arm.means - scoring.low, scoring.high - baseline.means))
-        values /= scoring.span
+        values = np.concatenate((arm.means - least, most - baseline.means))
+        values /= most - least
     joined = cluster_mean(
         values,
         np.concatenate([s.shares for s in samples]),
@@ -349,7 +385,7 @@ def _of_judges_like_these(
     if any(s.is_thin(design.scoring.span) for s in samples):
         left = (1 + level) / 2
         half = (high - low) * math.sqrt(math.log(2 / (1 - left)) * parts / 2)
-        lower, upper = _bet(design, target, samples, left)
+        lower, upper = _bet(target, samples, left, evidence.ends)
         return _finished(
             design, target, line, variance, Interval(lower - half, upper + half), "betting"
         )
@@ -389,7 +425,8 @@ def _of_these_items(
     if design.target == "population" and target.judge is None:
         return _of_these_items_and_judges(evidence, target, a, line._replace(value=value))
     takes_part = a != 0
-    spread, df = (a * a / np.maximum(panel.count, 1))[takes_part], panel.df[takes_part]
+    raw = a * evidence.slope
+    spread, df = (raw * raw / np.maximum(panel.count, 1))[takes_part], panel.df[takes_part]
     parts = spread * panel.variance[takes_part]
     is_repeated, noise = bool(df.all()), float(parts.sum())
     if not is_repeated:
@@ -468,6 +505,7 @@ def _anchored(evidence: Evidence, target: Target, anchor: int) -> Line:
         return _watched(design, target, line, sum(f.variance for f in found))
     if is_thin:
         alone = [f.alone for f in found]
-        interval = _bet(design, target, alone, design.config.confidence)
+        interval = _bet(target, alone, design.config.confidence, evidence.ends)
         return _finished(design, target, line, sum(s.variance for s in alone), interval, "betting")
-    return _student(design, target, line, [(f.variance, f.df) for f in found], Beside())
+    parts = [(f.variance, f.df) for f in found]
+    return _student(design, target, line, parts, "t" if len(found) == 1 else "welch")

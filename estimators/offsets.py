@@ -1,4 +1,4 @@
-"""By how much judges lie above the first one, how sure that is, and whether it depends on the arm."""
+"""By how much judges lie above the first one, or above labels, and whether it depends on the arm."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ class ArmTest(NamedTuple):
 
 
 class Offsets(NamedTuple):
-    """Each judge's mean difference to the first judge, over the units that both have answered.
+    """Each judge's mean difference to a reference, over the units that both have scored.
+
+    The reference is the first judge, or labels.
 
     Attributes
     ----------
-    value : (n_judges,), 0 for the first; nan where no unit is shared with it
+    value : (n_judges,), 0 for the first judge as its own reference; nan where no unit is shared
     covariance : (n_judges, n_judges), between clusters of units; nan where fewer than two are shared
-    df : (n_judges,) its degrees of freedom
-    n_units : (n_judges,) units shared with the first
+    df : (n_judges,) its degrees of freedom; infinite for the first judge as its own reference
+    n_units : (n_judges,) units shared with the reference
     by_arm : (n_judges, n_arms), nan where nothing is shared
     arms : whether they depend on the arm
     """
@@ -55,7 +57,7 @@ class Offsets(NamedTuple):
 
     @property
     def se(self) -> Array:
-        """Standard errors, (n_judges,): 0 for the first judge."""
+        """Standard errors, (n_judges,): 0 for the first judge as its own reference."""
         return np.sqrt(self.covariance.diagonal())
 
     def are_notable(self, span: float) -> bool:
@@ -63,26 +65,14 @@ class Offsets(NamedTuple):
         off = np.abs(self.value)
         return bool(((off > 3 * self.se) & (off > NOTABLE * span)).any())
 
-    def variance_of(self, shares: Array) -> Array:
-        """Give the variance of Σ_j shares_j δ_j: (n_judges, ...) to (...)."""
-        known = np.where(np.isnan(self.covariance), 0.0, self.covariance)
-        is_unknown = np.isnan(self.covariance.diagonal())
-        found = np.einsum("j...,jl,l...->...", shares, known, shares)
-        return np.where((shares[is_unknown] != 0).any(axis=0), np.nan, found)
-
-    def df_of(self, shares: Array) -> Array:
-        """Give the least degrees of freedom among the offsets that take part, as `variance_of`."""
-        df = np.broadcast_to(self.df.reshape(-1, *[1] * (shares.ndim - 1)), shares.shape)
-        takes_part = shares != 0
-        takes_part[0] = False
-        least: Array = np.min(df, axis=0, initial=np.inf, where=takes_part)
-        return least
-
 
 def judge_offsets(
-    panel: Panel, clusters: Clusters, arm_pairs: Sequence[tuple[int, int]]
+    panel: Panel,
+    clusters: Clusters,
+    arm_pairs: Sequence[tuple[int, int]],
+    labels: Array | None = None,
 ) -> Offsets:
-    """Estimate offsets δ_j: the mean, over shared units, of judge j's cell mean less the first's.
+    """Estimate offsets δ_j: the mean, over shared units, of judge j's cell mean less the reference.
 
     The covariance is that of means between clusters, Σ_g z_g z_g' with z_gj = √(G/(G - 1)) times
     the sum of (difference - δ_j)/n_j over a cluster's units. Where judges have no views of their own
@@ -93,26 +83,30 @@ def judge_offsets(
     ----------
     clusters : of the items
     arm_pairs : the pairs of arms whose offsets are compared
+    labels : (n_arms, n_items), NaN where there is none; None: the first judge is the reference
     """
-    shared = panel.answered & panel.answered[0]
-    apart = np.where(shared, panel.mean - panel.mean[0], 0.0)
+    reference = panel.mean[0] if labels is None else labels
+    shared = panel.answered & (panel.answered[0] if labels is None else ~np.isnan(labels))
+    apart = np.where(shared, panel.mean - reference, 0.0)
     n_in_arm, in_arm = shared.sum(axis=2) * 1.0, apart.sum(axis=2)
     n_units = n_in_arm.sum(axis=1)
     value = ratio(in_arm.sum(axis=1), n_units)
-    z, n_clusters = _means_by_cluster(apart.sum(axis=1), shared.sum(axis=1) * 1.0, clusters)
-    covariance = np.einsum("jg,lg->jl", z, z)
-    covariance[0], covariance[:, 0] = 0.0, 0.0
+    z, n_clusters = means_by_cluster(apart.sum(axis=1), shared.sum(axis=1) * 1.0, clusters)
+    covariance, df = np.einsum("jg,lg->jl", z, z), n_clusters - 1
+    compared = slice(None)
+    if labels is None:
+        covariance[0], covariance[:, 0], df[0], compared = 0.0, 0.0, np.inf, slice(1, None)
     return Offsets(
         value,
         covariance,
-        n_clusters - 1,
+        df,
         n_units,
         ratio(in_arm, n_in_arm),
-        _arm_test(apart, shared, clusters, arm_pairs),
+        _arm_test(apart[compared], shared[compared], clusters, arm_pairs),
     )
 
 
-def _means_by_cluster(total: Array, n: Array, clusters: Clusters) -> tuple[Array, Array]:
+def means_by_cluster(total: Array, n: Array, clusters: Clusters) -> tuple[Array, Array]:
     """Give what clusters add to each judge's mean, so scaled that Σ z² is its variance.
 
     `total` and `n` are sums of differences and their number, (n_judges, n_items); with z come the
@@ -131,11 +125,11 @@ def _arm_test(
     """Test by Student's t, over items that have both arms, with Bonferroni's correction."""
     p, sizes = [], []
     for arm, other in arm_pairs:
-        both = shared[1:, arm] & shared[1:, other]
-        differ: Array = np.where(both, apart[1:, arm] - apart[1:, other], 0.0)
+        both = shared[:, arm] & shared[:, other]
+        differ: Array = np.where(both, apart[:, arm] - apart[:, other], 0.0)
         counts = both.astype(np.float64)
         mean = ratio(differ.sum(axis=1), counts.sum(axis=1))
-        z, n_clusters = _means_by_cluster(differ, counts, clusters)
+        z, n_clusters = means_by_cluster(differ, counts, clusters)
         se = np.sqrt((z * z).sum(axis=1))
         # Differences that are all equal have no standard error; they are no evidence either way.
         t = ratio(np.abs(mean), se)

@@ -198,21 +198,22 @@ def _estimand(design: Design, target: str) -> str:
     items = "these items" if config.population == "these_items" else "items like these"
     match design.target:
         case "common":
-            level = (
-                f", on the level of {design.judges[0]}" if config.calibration == "relative" else ""
-            )
-            whose = f"the score that all judges have in common{level}"
+            whose = "the score that all judges have in common"
+            if config.calibration == "relative":
+                whose += f", on the level of {design.judges[0]}"
         case "population":
             whose = "judged by judges like these"
         case _:
             whose = "judged by this panel" + (", weighted" if config.weights else "")
     if design.anchor is not None:
         whose = f"judged by {design.judges[design.anchor]}"
+    scale = ", on the labels' scale" if design.is_anchored else ""
+    whose += scale
     match target:
         case "units":
             return f"expected score of each unit, {whose}"
         case "judges":
-            return f"mean over {items}, as each judge rates them"
+            return f"mean over {items}, as each judge rates them{scale}"
         case "difference":
             is_paired = config.contrast is not None and config.contrast.paired
             what = "mean paired difference" if is_paired else "difference of means"
@@ -300,10 +301,41 @@ def _diagnostics(design: Design, evidence: Evidence) -> tuple[dict[str, Json], l
         more, flags = _disagreement(design, evidence)
         about |= more
         is_notable |= flags
+    if evidence.agreement is not None:
+        about["labels"] = _labels(design, evidence)
+    is_notable |= _anchor_flags(design, evidence)
+    is_notable["bias_depends_on_arm"] = evidence.bias_depends_on_arm
     if evidence.is_reused:
         about["unbiased"] = False
     is_notable["exploration_reused"] = evidence.is_reused
     return about, [flag for flag, is_so in is_notable.items() if is_so]
+
+
+def _labels(design: Design, evidence: Evidence) -> list[Json]:
+    """Show how judges agree with the labels, and what was made of that."""
+    found = evidence.agreement
+    assert found is not None
+    columns: dict[str, Any] = {
+        "judge": design.judges,
+        "n_units": found.n_units.astype(int).tolist(),
+        **{key: getattr(found, key).tolist() for key in found._fields[1:]},
+    }
+    if evidence.is_anchored:
+        columns |= {
+            "correction": evidence.correction.kinds,
+            "slope": evidence.correction.slope.tolist(),
+        }
+    return _table(columns)
+
+
+def _anchor_flags(design: Design, evidence: Evidence) -> dict[str, bool]:
+    if not evidence.is_anchored:
+        return {"judge_without_labels": design.config.calibration == "anchors"}
+    correction = evidence.correction
+    return {
+        "judge_without_labels": not correction.is_fitted.all(),
+        "slope_attenuated": bool((correction.has_line & np.isnan(evidence.every.noise)).any()),
+    }
 
 
 def _disagreement(design: Design, evidence: Evidence) -> tuple[dict[str, Json], dict[str, bool]]:
@@ -328,6 +360,6 @@ def _disagreement(design: Design, evidence: Evidence) -> tuple[dict[str, Json], 
         "judges_disagree": is_common and offsets.are_notable(span),
         "offset_depends_on_arm": is_common and evidence.offset_depends_on_arm,
         "interaction_exceeds_noise": (is_common or is_population) and evidence.exceeds_noise,
-        "judge_without_offset": evidence.is_calibrated and not evidence.has_offset.all(),
+        "judge_without_offset": not evidence.has_offset.all(),
         "judges_no_random_sample": is_population,
     }

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveFloat
 
+from estimators.calibration import label_scores
 from estimators.cells import Clusters, Mask, Scoring
 from estimators.intervals import Array
 from orchestrator.core.query import Kind
@@ -39,7 +40,8 @@ class ScoreMeansConfig(BaseModel):
     says whose judgment: that of this `panel`, with `weights` (equal without, 0 for those that are
     not named), the one score that all judges have in `common`, or that of the `population` of
     judges like these. `calibration: relative` takes judges' offsets to the first one out of a
-    common score. `reuse_exploration` says whether answers of exploration count in values: `none`,
+    common score; `anchors` puts each judge of a panel or a common score on the scale of human
+    labels. `reuse_exploration` says whether answers of exploration count in values: `none`,
     or `pooled` with the others; without a policy that splits them all answers count. With an
     `anchor` arms are what that judge says of them, by regression on the others. `check: anytime`
     asks for intervals that hold while one watches, tightest at `target_half_width`.
@@ -159,6 +161,8 @@ class Design:
     Attributes
     ----------
     weights : (n_judges,) of the panel
+    labels : (n_arms, n_items) what humans say of the units, NaN where there is none; None without
+    is_anchored : whether judges are put on the labels' scale; not where a sample of the items has none
     clusters : of the items; None: each is its own
     arm_pairs : pairs of arms of which judges' offsets are compared
 
@@ -178,7 +182,11 @@ class Design:
         self.scoring = Scoring(study, config.criterion)
         self.target = config.target or "panel"
         self.is_watched = config.check == "anytime"
-        _check(config)
+        labels = label_scores(study, self.scoring)
+        self.labels = None if labels is None else labels.reshape(-1, frame.n_arms).T.copy()
+        _check(config, has_labels=labels is not None)
+        has_any = labels is not None and not bool(np.isnan(labels).all())
+        self.is_anchored = has_any and config.calibration == "anchors"
         self.weights = self._panel_weights()
         self.anchor = None if config.anchor is None else self._judge("anchor", config.anchor)
         self.clusters: Clusters = frame.cluster
@@ -228,13 +236,10 @@ class Design:
         return weights
 
 
-def _check(config: ScoreMeansConfig) -> None:
+def _check(config: ScoreMeansConfig, *, has_labels: bool) -> None:
     """Refuse what goes not together."""
     if config.calibration == "anchors":
-        raise ValueError(
-            "calibration: anchors needs labels of known score, which score_means does not read; "
-            "use relative"
-        )
+        _check_anchors(config, has_labels=has_labels)
     if config.check == "group_sequential":
         raise ValueError("check: score_means has no group-sequential bounds; use end or anytime")
     if config.anchor is not None and config.per == "unit":
@@ -254,6 +259,18 @@ def _check(config: ScoreMeansConfig) -> None:
             "check: a few judges have no sequence that holds anytime; with target: population use "
             "end"
         )
+
+
+def _check_anchors(config: ScoreMeansConfig, *, has_labels: bool) -> None:
+    if not has_labels:
+        raise ValueError("calibration: anchors wants human labels, and there are no labels")
+    if config.target == "population":
+        raise ValueError(
+            "calibration: judges on the labels' scale no longer differ as judges like these do; "
+            "with target: population use none"
+        )
+    if config.anchor is not None:
+        raise ValueError("calibration: means of an anchor judge stay on its own scale; use none")
 
 
 def _difference(contrast: Contrast, arms: tuple[str, ...]) -> Target:

@@ -28,7 +28,7 @@ def unit_columns(evidence: Evidence) -> Columns:
     share, share_asked = evidence.shares_of(evidence.counts), evidence.shares_of(evidence.asked)
     answered, n = share > 0, np.where(share > 0, evidence.counts, 0)
     is_seen, is_asked, n_answers = answered.any(axis=0), share_asked.any(axis=0), n.sum(axis=0)
-    spread = share**2 / np.maximum(n, 1)
+    spread = (share * evidence.slope) ** 2 / np.maximum(n, 1)
     noise = np.where(answered, np.maximum(panel.variance, evidence.noise[:, None, None]), 0)
     raw = (share * evidence.mean).sum(axis=0)
     value = np.where(is_seen, np.clip(raw, scoring.low, scoring.high), np.nan)
@@ -39,9 +39,11 @@ def unit_columns(evidence: Evidence) -> Columns:
     left, beside = np.full(value.shape, level), np.zeros(value.shape)
     offset_se = np.full(value.shape, np.nan)
     if evidence.is_calibrated:
-        offset = evidence.offsets.variance_of(share)
+        correction = evidence.correction
+        parts = correction.parts(share, panel.mean)
+        offset = correction.variance_of(parts)
         variance, offset_se = variance + offset, np.where(is_seen, np.sqrt(offset), np.nan)
-        df_offset = evidence.offsets.df_of(share)
+        df_offset = correction.df_of(parts)
         df = np.minimum(df, df_offset)
         # Half of the error is the offset's, where a judge has one.
         is_off = offset > 0

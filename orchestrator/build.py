@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from fractions import Fraction
 from hashlib import blake2b, sha256
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -50,6 +51,7 @@ from orchestrator.engine.fold import State
 from orchestrator.engine.scheduler import Operation
 from orchestrator.engine.sequencer import Delivery
 from orchestrator.gates import Comparison, misfits, resolved
+from orchestrator.labels import HumanLabels, digest_of, read_labels
 from orchestrator.planned import refused
 from orchestrator.prices import Price, per_call, resolve
 from orchestrator.registry import check_packages, find
@@ -140,12 +142,18 @@ def _loop_clock() -> Callable[[], float]:
 
 
 def build(
-    file: CampaignFile, *, mock: bool = False, limit: int | None = None, own_loop: bool = False
+    file: CampaignFile,
+    *,
+    mock: bool = False,
+    limit: int | None = None,
+    own_loop: bool = False,
+    is_to_start: bool = True,
 ) -> Blueprint:
     """Make a campaign ready to run.
 
     `mock` puts a mock judge in the place of every judge; `limit` takes a random sample of the
-    items. With `own_loop` the user's own loop calls the judges, so any adapter will do.
+    items. With `own_loop` the user's own loop calls the judges, so any adapter will do. What is not
+    to start may have too little money for its policy.
 
     Raises
     ------
@@ -160,10 +168,10 @@ def build(
     data = read_data(
         campaign.data, base=file.path.parent, truth=campaign.truth_column, locate=file.locate
     )
-    seeds = Seeds(campaign.seed)
+    seeds, criteria = Seeds(campaign.seed), campaign.task.criteria_values()
+    labels = _labels(file, data, criteria)
     if limit is not None:
         data = sample(data, limit, seeds=seeds)
-    criteria = campaign.task.criteria_values()
     is_mock = mock or all(judge.adapter == "mock" for judge in campaign.judges)
     prices = _prices(file, mock=mock)
     study = Study(
@@ -175,6 +183,7 @@ def build(
         ),
         criteria=criteria,
         seeds=seeds,
+        labels=None if labels is None else labels.of(data.frame),
     )
     judges = tuple(
         _judge(
@@ -190,17 +199,30 @@ def build(
     if own_loop:
         opened = _told_by_loop(opened)
     crew = _crew(file, opened, judges, study, analysis)
-    _check_start(file, crew)
+    if is_to_start:
+        _check_start(file, crew)
     return Blueprint(
         file=file,
         crew=crew,
         study=study,
         prices=prices,
         frame=frame,
-        warnings=(*file.warnings, *data.warnings, *_cautions(file, data)),
+        warnings=(
+            *file.warnings,
+            *data.warnings,
+            *(() if labels is None else labels.warnings),
+            *_cautions(file, data),
+        ),
         is_mock=is_mock,
         truth=data.truth,
     )
+
+
+def _labels(file: CampaignFile, data: Dataset, criteria: Sequence[Criterion]) -> HumanLabels | None:
+    spec = file.campaign.labels
+    if spec is None:
+        return None
+    return read_labels(spec, data.frame, criteria, base=file.path.parent, locate=file.locate)
 
 
 def _cautions(file: CampaignFile, data: Dataset) -> Iterator[Problem]:
@@ -367,6 +389,7 @@ def _opened(
             "frame": blake2b(frame, digest_size=16).hexdigest(),
         },
         "recordings": {} if mock else _recordings(campaign.judges),
+        **_labels_document(identity, study),
         # Caps that no event can change; that of the campaign can.
         "budget": budget.model_dump(mode="json", exclude={"usd", "wall_clock"})
         | {"by_judge": [judge.budget_usd for judge in campaign.judges]},
@@ -387,10 +410,28 @@ def _opened(
         cards=tuple(price.card for price in prices),
         max_requests=budget.max_requests,
         max_tok=budget.max_tokens,
-        max_uncertain=None if cap is None else Nano(int(cap * budget.max_uncertain)),
+        max_uncertain=part_of(cap, budget.max_uncertain),
         window=campaign.policy.window or WINDOW_PER_CALL * _concurrency(campaign.judges),
         looks=campaign.stop.every,
     )
+
+
+def _labels_document(identity: Mapping[str, Json], study: Study) -> dict[str, Json]:
+    """Say which labels there are: their columns, number and digest."""
+    if study.labels is None:
+        return {}
+    return {
+        "labels": {
+            **identity["labels"],
+            "n": int((~np.isnan(study.labels)).any(axis=1).sum()),
+            "digest": digest_of(study.labels),
+        }
+    }
+
+
+def part_of(cap: Nano | None, share: float) -> Nano | None:
+    """Take a share of a cap, as it is written: exact, rounded down to nano-USD."""
+    return None if cap is None else Nano(int(cap * Fraction(str(share))))
 
 
 def _told_by_loop(opened: Opened) -> Opened:
@@ -481,7 +522,9 @@ def _maker(kind: str, settings: BaseModel, family: str = "") -> Callable[[Study]
     plugin = find("estimators", kind)
 
     def make(study: Study) -> Estimator:
-        estimator: Estimator = plugin.build(settings, study)
+        # A slow estimate leaves the event loop, where the policy and judges draw from the study's.
+        own = replace(study, seeds=Seeds(study.seeds.seed))
+        estimator: Estimator = plugin.build(settings, own)
         return Comparison(estimator, family) if family else estimator
 
     return make
@@ -504,6 +547,7 @@ def _crew(
             gates=analysis.gates if campaign.stop.when == "gate_decided" else (),
         ),
         delivery=Delivery(campaign.policy.delivery),
+        n_units=study.frame.n_units,
     )
 
 

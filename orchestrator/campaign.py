@@ -18,18 +18,18 @@ import anyio
 from orchestrator import rundir
 from orchestrator.build import Blueprint, build
 from orchestrator.config import CampaignFile, load_campaign
-from orchestrator.core.errors import ConfigError, CorruptLog
+from orchestrator.core.errors import BudgetTooSmall, ConfigError, CorruptLog
 from orchestrator.core.events import Event, Started
-from orchestrator.core.stopping import StopReason
+from orchestrator.core.stopping import COMPLETE
 from orchestrator.core.wire import Json
 from orchestrator.engine.scheduler import first_error
+from orchestrator.report.planning import Plan, Refusal, document
 from orchestrator.report.screen import Progress
 from orchestrator.session import Observer, Result, Session, result_of, start
 from orchestrator.store.sqlite import DB_NAME
 
 if TYPE_CHECKING:
     from orchestrator.asking import OwnLoop
-    from orchestrator.report.planning import Plan
 
 
 class Campaign:
@@ -61,6 +61,7 @@ class Campaign:
         self._limit = limit
         self.is_own_loop = is_own_loop
         self._blueprint: Blueprint | None = None
+        self._plan: Plan | None = None
 
     @classmethod
     def from_yaml(
@@ -120,17 +121,26 @@ class Campaign:
         """Rehearse the campaign: calls, dollars, time and precision, before anything is sent.
 
         Without `rivals` it takes well below a second, and a campaign of more than some 2,000 calls
-        is rehearsed on a part of its items.
+        is rehearsed on a part of its items. What was planned last stands in the directory of the
+        run that follows.
 
         Raises
         ------
         OrchestratorError
-            As for `build`.
+            As for `build`; after a `BudgetTooSmall`, `rivals` says what the money is enough for.
         """
         from orchestrator.planning import QUICK, THOROUGH, make_plan  # noqa: PLC0415  # as wanted
 
         effort = THOROUGH if rivals else QUICK
-        return make_plan(self.build(), max_in_flight=max_in_flight, effort=effort)
+        self._plan = make_plan(self.build(), max_in_flight=max_in_flight, effort=effort)
+        return self._plan
+
+    def rivals(self, reason: BudgetTooSmall) -> Refusal:
+        """Rehearse the rivals of the campaign's policy where that was refused for its money."""
+        from orchestrator.planning import make_refusal  # noqa: PLC0415  # as wanted
+
+        blueprint = build(self.file, mock=self._mock, limit=self._limit, is_to_start=False)
+        return make_refusal(blueprint, reason)
 
     def run(
         self,
@@ -211,6 +221,8 @@ class Campaign:
         about = self._about()
         if not (target / DB_NAME).exists():
             await start(target, blueprint, about)
+            if self._plan is not None:
+                rundir.write_plan(target, document(self._plan))
         return Session(target, blueprint, about, max_in_flight=max_in_flight)
 
     def _about(self) -> dict[str, Json]:
@@ -303,7 +315,7 @@ def resume(
         stop, started = reader.stop(), reader.last(Started)
     if started is None:
         raise CorruptLog(f"{directory} does not say which campaign it runs", seq=2)
-    if stop is not None and stop.reason in _COMPLETE:
+    if stop is not None and stop.reason in COMPLETE:
         return result_of(directory, rundir.summary(directory))
     campaign = Campaign.again(started.about, overrides)
     return campaign.run(directory, max_in_flight=max_in_flight, observe=observe)
@@ -312,15 +324,6 @@ def resume(
 def _without_passwords(text: str) -> str:
     """Leave out user and password of URLs: the log is kept and shown, and must hold no secret."""
     return re.sub(r"(://)[^/@\s\"']+@", r"\1", text)
-
-
-_COMPLETE = {
-    StopReason.FINISHED,
-    StopReason.PRECISION,
-    StopReason.GATE_DECIDED,
-    StopReason.LIMIT,
-}
-"""Stops that no resume goes on from."""
 
 
 def _in_own_loop(work: Callable[[], Awaitable[Result]]) -> Result:

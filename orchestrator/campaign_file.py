@@ -37,7 +37,6 @@ from orchestrator.planned import (
     Cache,
     CheckTask,
     CompareTask,
-    Labels,
     RateBatchTask,
 )
 from orchestrator.quantities import (
@@ -257,6 +256,16 @@ class Data(Model):
             yield ("arms",), "wants the same fields for every arm"
         for field in sorted(frozenset(self.fields).intersection(*names) if names else ()):
             yield ("fields", field), "each arm has a field of that name too"
+
+
+class Labels(Model):
+    """Human verdicts on some of the units; columns as for `estimate DATA`."""
+
+    path: Annotated[Path, Lax]
+    id: Name = "item_id"
+    arm: Name | None = None
+    criterion: Name | None = None
+    score: Name = "score"
 
 
 # --- judges ------------------------------------------------------------------------------------

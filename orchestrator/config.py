@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from orchestrator.campaign_file import BUILT_IN, Campaign
+from orchestrator.campaign_file import BUILT_IN, Campaign, Keep
 from orchestrator.consistency import cautions, disagreements
 from orchestrator.core.errors import InvalidCampaign, Problem
 from orchestrator.core.scale import COMPOSITE
@@ -220,6 +220,8 @@ class CampaignFile:
         for pattern in OPERATIONAL:
             for _, holder, key in list(_matches(identity, pattern)):
                 del holder[key]
+        if self.campaign.output.keep == Keep():
+            del identity["output"]  # logs from before this was identity keep their digest
         if self.campaign.data.files:
             identity["data"]["arms"] = list(self.campaign.data.files)
         for pattern in _TEXTS:
@@ -255,7 +257,8 @@ OPERATIONAL: dict[str, str] = {
     "budget": "how much; a change is an event",
     "cache.dir": "where it is",
     "labels.path": "where they are",
-    "output": "what is kept, and where",
+    "output.dir": "where results go; what is kept is identity, since `verify` counts on it",
+    "output.formats": "in which forms",
     "shutdown": "how it ends when interrupted",
 }
 """What may change while a run goes on, and why; everything else is identity."""

@@ -11,6 +11,7 @@ from orchestrator.campaign_file import (
     Data,
     EstimateEntry,
     Judge,
+    Labels,
     Policy,
     Rates,
     Stop,
@@ -82,6 +83,18 @@ def _prices(judges: tuple[Judge, ...], budget: Budget, policy: Policy) -> Iterat
             )
     if budget.usd is None and all(judge.is_free for judge in judges):
         yield "budget.usd", f"missing; {policy.kind} spreads dollars, be they planning prices"
+
+
+def _anchors(
+    policy: Policy, estimate: tuple[EstimateEntry, ...], labels: Labels | None
+) -> Iterator[tuple[str, str]]:
+    """Want human labels where judges are to be put on their scale."""
+    if labels is not None:
+        return
+    entries = {f"estimate[{index}]": entry for index, entry in enumerate(estimate)}
+    for key, entry in {"policy": policy, **entries}.items():
+        if getattr(entry.settings, "calibration", None) == "anchors":
+            yield f"{key}.calibration", "anchors wants human labels, and `labels` is missing"
 
 
 def _material(judges: tuple[Judge, ...], data: Data) -> Iterator[tuple[str, str]]:
@@ -199,6 +212,7 @@ _CHECKS: dict[Callable[..., Iterator[tuple[str, str]]], tuple[str, ...]] = {
     _repeats: ("judges", "policy"),
     _judges_of_policy: ("judges", "policy"),
     _prices: ("judges", "budget", "policy"),
+    _anchors: ("policy", "estimate", "labels"),
     _material: ("judges", "data"),
     _pairs: ("data", "systems", "task"),
     _gated: ("stop", "gate", "estimate"),

@@ -260,7 +260,7 @@ PLANNED: Mapping[Group, Mapping[str, type[Model]]] = {
 """Kinds that are not built, with the model of their keys."""
 
 
-# --- cache, labels -----------------------------------------------------------------------------
+# --- cache -------------------------------------------------------------------------------------
 
 
 class Cache(Model):
@@ -269,16 +269,6 @@ class Cache(Model):
     dir: Annotated[Path, Lax] = Path(".sortition/cache")
     max_age: Duration | None = None
     recheck: Share = 0.0
-
-
-class Labels(Model):
-    """Human verdicts on some of the units; columns as for `estimate DATA`."""
-
-    path: Annotated[Path, Lax]
-    id: Name = "item_id"
-    arm: Name | None = None
-    criterion: Name | None = None
-    score: Name = "score"
 
 
 # --- refusal -----------------------------------------------------------------------------------
@@ -335,5 +325,4 @@ def _unbuilt(campaign: Campaign, *, mock: bool) -> Iterator[tuple[str, str]]:
 _SECTIONS = {
     "systems": "asking systems for answers",
     "cache": "the cache",
-    "labels": "reading human labels",
 }

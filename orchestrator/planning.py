@@ -6,7 +6,9 @@ is rehearsed on a random part of its items with the same part of the money, and 
 money and time as the items, half-widths as the root of their number. The range that a prediction
 gets is that of every standard deviation times 0.7 to 1.4: half-widths are proportional to them, so
 it is read off the same curve. It is exact for policies and intervals that keep to units, and close
-where scores are rounded or intervals end with the scale.
+where scores are rounded or intervals end with the scale. What a policy that follows answers does
+hangs on chance, so while the effort lasts a campaign is rehearsed several times, and the mean of its
+ends is expected.
 """
 
 from __future__ import annotations
@@ -16,13 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.build import Blueprint, crew_like
-from orchestrator.campaign_file import Policy
+from orchestrator.campaign_file import EstimateEntry, Policy
 from orchestrator.core.errors import BudgetTooSmall, ConfigError
 from orchestrator.core.events import Opened
 from orchestrator.core.frame import Frame
@@ -45,6 +48,7 @@ from orchestrator.report.planning import (
     PriceSheet,
     Prompts,
     Range,
+    Refusal,
     Rival,
     WholeList,
 )
@@ -66,8 +70,17 @@ Both vary by chance, hence the root; and three, since what is rare and dear (tru
 is seen only a few times, so that its variance is known badly.
 """
 
-ROOMY, FEWEST = 400, 40
-"""A part has at least so many items at first, so that a pilot finds room in it; and at the last."""
+ROOMY, FEWEST, FEWEST_FOR_UNITS = 400, 40, 10
+"""A part has at least so many items at first, so that a pilot finds room in it; and at the last.
+
+Estimates of single units need fewer.
+"""
+
+TAKES = 4
+"""A campaign is rehearsed so many times, if the effort allows."""
+
+LAST_UNIT = 0.1
+"""The money may be off by this share where the last of many units decides when a target is met."""
 
 SIZED = 0.8
 """A part is chosen so that it likely takes this share of the calls allowed."""
@@ -103,16 +116,20 @@ def make_plan(
     theatre = _Theatre(blueprint, max_in_flight)
     campaign = blueprint.file.campaign
     judges = tuple(range(len(campaign.judges)))
-    own = theatre.seen(_Case(campaign.policy, judges), n_most=effort.own)
+    takes = theatre.takes(_Case(campaign.policy, judges), n_most=effort.own)
+    own = takes[0]
     whole = _whole_list(theatre, own, n_most=effort.whole_list)
     target = theatre.target
-    ends = [_end(own.rehearsal, target, factor, theatre) for factor in FACTORS]
-    expected = ends[1]
+    ends = [_ends(take, theatre) for take in takes]
+    expected = _mean([of_take[1] for of_take in ends])
     beyond = whole if whole is not None and not whole.is_cut else None
-    needs = _needs(own, judges, theatre, beyond)
-    rivals = _rivals(theatre, own, needs, effort.rivals) if effort.rivals else ()
-    cards = blueprint.crew.opened.cards
     ceilings = [theatre.ceiling(judge) for judge in judges]
+    needs = _needs(own, judges, theatre, beyond)
+    if all(of_take[1].reason is StopReason.PRECISION for of_take in ends):
+        needs = needs._replace(money=round(expected.money) + max(ceilings))
+    mine = _shown(own, needs, _own(blueprint))
+    rivals = (mine, *_others(theatre, mine, effort.rivals)) if effort.rivals else ()
+    cards = blueprint.crew.opened.cards
     return Plan(
         campaign=blueprint.name,
         policy=campaign.policy.kind,
@@ -130,22 +147,25 @@ def make_plan(
                 calls=round(expected.calls[ix]),
                 expected=round(expected.spent[ix]),
                 ceiling=ceilings[ix],
+                concurrency=entry.limits.concurrency,
             )
             for ix, entry in enumerate(campaign.judges)
         ),
         whole_list=None if beyond is None else _listed(beyond.rehearsal),
-        spend=_spend(ends, own.rehearsal, max(ceilings), blueprint.crew.opened.cap),
-        seconds=_between([end.seconds for end in ends]),
-        half_width=_widths(ends, target, theatre.every),
+        spend=_spend(takes, ends, max(ceilings), blueprint.crew.opened.cap),
+        seconds=_between(expected.seconds, [end.seconds for e in ends for end in e]),
+        half_width=_widths(takes, ends, theatre),
         ends_by=expected.reason,
         at_cap=_at_the_end(own),
         needs=needs.money,
         needs_is_extrapolated=needs.is_extrapolated,
+        window=blueprint.crew.opened.window,
+        max_in_flight=theatre.max_in_flight,
         usable_concurrency=theatre.usable_concurrency(own.rehearsal),
         in_flight=own.rehearsal.in_flight,
         bound_by=own.rehearsal.bound_by,
         curve=tuple(_curve(own.rehearsal)),
-        rivals=tuple(rivals),
+        rivals=rivals,
         cheapest=_cheapest(rivals, target),
         assumptions=tuple(assumptions(blueprint, theatre.prompts)),
         prompts=theatre.prompts,
@@ -153,6 +173,27 @@ def make_plan(
         part=own.part,
         notes=tuple(_notes(blueprint, own)),
         policy_says=own.rehearsal.policy,
+    )
+
+
+def make_refusal(blueprint: Blueprint, reason: BudgetTooSmall) -> Refusal:
+    """Rehearse the rivals of a policy that can't work with the campaign's money."""
+    theatre, campaign = _Theatre(blueprint, None), blueprint.file.campaign
+    own = replace(_own(blueprint), refused=str(reason))
+    try:
+        theatre.check(_Case(campaign.policy, tuple(range(len(campaign.judges)))))
+    except BudgetTooSmall as exc:
+        own = replace(own, sufficient=exc.sufficient)  # else a single call is too dear
+    rivals = [own, *_others(theatre, own, THOROUGH.rivals)]
+    return Refusal(
+        campaign=blueprint.name,
+        n_items=blueprint.study.frame.n_items,
+        n_arms=blueprint.study.frame.n_arms,
+        is_mock=blueprint.is_mock,
+        cap=blueprint.crew.opened.cap,
+        target=campaign.stop.target_half_width,
+        rivals=tuple(rivals),
+        cheapest=_cheapest(rivals, theatre.target),
     )
 
 
@@ -165,18 +206,31 @@ class _Case(NamedTuple):
     policy: Policy
     judges: tuple[int, ...]
     is_capped: bool = True
+    take: int = 0
+    """Each has a seed of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
     """A rehearsal in the size of the campaign; `part` of the items took part in it.
 
-    `is_cut`: it was ended for its length.
+    `is_cut`: it was ended for its length, after `n_cut` calls and `spent_cut` nano-USD of the
+    campaign's; what follows these goes on as before.
     """
 
     rehearsal: Rehearsal
     part: float
     is_cut: bool
+    n_cut: int = 0
+    spent_cut: int = 0
+
+
+class _More(NamedTuple):
+    """What follows after a rehearsal was cut: calls by judge, how long they take, why they end."""
+
+    calls: Sequence[float]
+    seconds: float
+    reason: StopReason
 
 
 class _Theatre:
@@ -191,39 +245,76 @@ class _Theatre:
         self.seeds = Seeds(campaign.seed + OTHER_SEED)
         self.ceiling = cache(lambda judge: dearest_call(blueprint, judge))
         self.max_in_flight = max_in_flight or sum(j.limits.concurrency for j in campaign.judges)
+        self.primary = _quantity(campaign.primary, campaign.policy)
+        self.has_offsets = getattr(self.primary.settings, "target", None) == "common"
         self._order = self.seeds.spawn(Stream.LAYOUT).permutation(_n_clusters(blueprint))
+
+    def takes(self, case: _Case, *, n_most: int) -> list[_Seen]:
+        """Rehearse a case, and once more, each time by other chances, while `n_most` calls last."""
+        first = self.seen(case, n_most=n_most)
+        items = self._items(first.part, 0)
+        n_calls = math.ceil(sum(first.rehearsal.calls) * first.part)
+        n_takes = 1 if first.is_cut else min(TAKES, n_most // max(1, n_calls))
+        return [
+            first,
+            *(
+                self._on_items(case._replace(take=take), n_most, items)
+                for take in range(1, n_takes)
+            ),
+        ]
 
     def seen(self, case: _Case, *, n_most: int, to_its_end: bool = True) -> _Seen:
         """Rehearse a case; on a part of the items, if it likely takes more than `n_most` calls.
 
         With a target the whole is tried first, since a run may meet it long before its money ends.
-        What was cut is tried again on smaller parts, if its end is wanted.
+        What was cut is tried again on smaller parts, if its end is wanted; what is cut on the least
+        part is taken to go on as it did.
         """
         likely = self._likely_calls(case)
-        small = min(1.0, SIZED * n_most / likely) if math.isfinite(likely) else 1.0 / SMALLER
-        seeks_target = case.is_capped and self.target is not None and n_most >= THOROUGH.own
-        part = 1.0 if seeks_target or likely <= n_most else small
+        part = 1.0 if self._seeks_target(case, n_most) else min(1.0, SIZED * n_most / likely)
+        part = 1.0 if likely <= n_most else part
         seen = self._on_items(case, n_most, self._items(part, ROOMY))
-        while to_its_end and seen.is_cut and not (case.is_capped and self._shows_enough(seen)):
-            part = small if small < seen.part else seen.part / SMALLER
-            items = self._items(part, FEWEST)
+        if not to_its_end:
+            return seen
+        while seen.is_cut and not self._shows_enough(case, seen):
+            gone_on = self._gone_on(case, seen)
+            n_calls = sum(gone_on.rehearsal.calls) * seen.part
+            smaller = 1 / SMALLER if gone_on is seen else SIZED * n_most / n_calls
+            fewest = FEWEST_FOR_UNITS if _is_per_unit(seen.rehearsal) else FEWEST
+            items = self._items(seen.part * min(smaller, SIZED), fewest)
             if len(items) >= seen.part * self.blueprint.study.frame.n_items:
-                break
+                return gone_on
             before, seen = seen, self._on_items(case, n_most, items)
             if seen.part >= before.part:
-                break
+                return gone_on
         return seen
+
+    @staticmethod
+    def _is_common(case: _Case) -> bool:
+        return getattr(case.policy.settings, "target", None) == "common"
+
+    def _seeks_target(self, case: _Case, n_most: int) -> bool:
+        return case.is_capped and self.target is not None and n_most >= THOROUGH.own
 
     def _likely_calls(self, case: _Case) -> float:
         """Guess how many calls a case takes: what the money buys, or all repeats of all units."""
         study, cap = self.blueprint.study, self.blueprint.crew.opened.cap
+        settings = case.policy.settings
         panel = [study.panel[judge] for judge in case.judges]
-        most = getattr(case.policy.settings, "max_repeats", None)
+        most = getattr(settings, "max_repeats", None)
         repeats = [min(p.repeats or math.inf, most or math.inf) for p in panel]
         by_list = study.frame.n_units * sum(repeats)
-        each = sum(p.planning for p in panel) / len(panel)
-        by_money = cap / each if cap is not None and each and case.is_capped else math.inf
-        return max(1.0, min(by_list, by_money))
+        price = np.array([p.planning for p in panel], dtype=np.float64)
+        if cap is None or not case.is_capped or not price.all():
+            by_money = math.inf
+        elif not getattr(settings, "weighs_prices", False):
+            by_money = cap / price.mean()
+        elif self._is_common(case):
+            by_money = cap / price.min()  # any judge will do
+        else:
+            by_money = cap * (price**-0.5).sum() / (price**0.5).sum()
+        likely = float(min(by_list, by_money))
+        return max(1.0, likely) if math.isfinite(likely) else SMALLER * SIZED * THOROUGH.own
 
     def usable_concurrency(self, rehearsal: Rehearsal) -> int:
         """Say how many calls can be under way, given what the cap can hold at once."""
@@ -234,12 +325,94 @@ class _Theatre:
             return most
         return min(most, max(1, opened.cap * calls // holds))
 
-    def _shows_enough(self, seen: _Seen) -> bool:
+    def _shows_enough(self, case: _Case, seen: _Seen) -> bool:
         """Whether the target is reached, for each factor, before the rehearsal was cut."""
-        if self.target is None:
+        if self.target is None or not case.is_capped:
             return False
-        end = _end(seen.rehearsal, self.target, FACTORS[-1], self)
-        return end.reason is StopReason.PRECISION
+        return _end(seen, FACTORS[-1], self).reason is StopReason.PRECISION
+
+    def _gone_on(self, case: _Case, seen: _Seen) -> _Seen:
+        """Let what was cut go on: by what its policy still plans, else until a limit is reached.
+
+        Widths of single units go on to fall as 1/√money; those of means stay, since repeats of the
+        same items say less and less.
+        """
+        made = seen.rehearsal
+        if not case.is_capped or len(made.sights) < 2:
+            return seen
+        money, last = sum(made.spent), made.sights[-1]
+        half = min(made.sights, key=lambda sight: abs(2 * sum(sight.spent) - money))
+        more, longer_s, reason = self._planned(case, seen, half) or self._at_this_pace(made, half)
+        if not any(more):
+            return seen
+        prices = [
+            (now - before) / (n - n_before) if n > n_before else now / max(1, n)
+            for now, before, n, n_before in zip(
+                made.spent, half.spent, made.calls, half.calls, strict=True
+            )
+        ]
+        calls = tuple(round(n + x) for n, x in zip(made.calls, more, strict=True))
+        spent = tuple(
+            round(now + x * each) for now, x, each in zip(made.spent, more, prices, strict=True)
+        )
+        share = sum(calls) / max(1, sum(made.calls))
+        narrower = math.sqrt(money / sum(spent)) if _is_per_unit(made) and money else 1.0
+        end = replace(
+            last,
+            n_told=round(made.n_told * share),
+            at_s=made.duration_s + longer_s,
+            drain_s=0.0,
+            calls=calls,
+            spent=spent,
+            half_width=last.half_width * narrower,
+        )
+        gone_on = replace(
+            made,
+            sights=(*made.sights, end),
+            n_told=end.n_told,
+            calls=calls,
+            spent=spent,
+            worst=tuple(round(x * share) for x in made.worst),
+            chance_nano=made.chance_nano * math.sqrt(share),
+            duration_s=end.at_s,
+            stop_reason=reason,
+        )
+        return replace(seen, rehearsal=gone_on)
+
+    def _planned(self, case: _Case, seen: _Seen, half: Sight) -> _More | None:
+        """Read how many calls a policy has planned beyond what it has asked, if it says so."""
+        made, names = seen.rehearsal, [p.name for p in self.blueprint.study.panel]
+        planned = made.policy.get("to_come")
+        if not isinstance(planned, Mapping) or not any(planned.values()):
+            return None
+        more = [planned.get(names[judge], 0) / seen.part for judge in case.judges]
+        # The judge with most to do ends last, and asks as fast as it did in its busier half.
+        paces = [
+            max(n / max(half.at_s, 1e-9), (end - n) / max(made.duration_s - half.at_s, 1e-9))
+            for n, end in zip(half.calls, made.calls, strict=True)
+        ]
+        longer_s = max(x / pace if pace else 0.0 for x, pace in zip(more, paces, strict=True))
+        return _More(more, longer_s if made.duration_s else 0.0, StopReason.FINISHED)
+
+    def _at_this_pace(self, made: Rehearsal, half: Sight) -> _More:
+        """Go on as in the second half until a limit of the campaign is reached."""
+        opened, clock = self.blueprint.crew.opened, self.blueprint.file.campaign.budget.wall_clock
+        limits = [
+            (opened.cap, sum(made.spent), sum(half.spent), StopReason.BUDGET),
+            (opened.max_requests, sum(made.calls), sum(half.calls), StopReason.LIMIT),
+            (clock, made.duration_s, half.at_s, StopReason.DEADLINE),
+        ]
+        times, reason = min(
+            (
+                ((limit - now) / (now - before), reason)
+                for limit, now, before, reason in limits
+                if limit is not None and now > before
+            ),
+            default=(0.0, made.stop_reason),
+        )
+        times = max(0.0, times)
+        more = [times * (x - y) for x, y in zip(made.calls, half.calls, strict=True)]
+        return _More(more, times * (made.duration_s - half.at_s), reason)
 
     def _on_items(self, case: _Case, n_most: int, items: NDArray[np.int64]) -> _Seen:
         part = len(items) / self.blueprint.study.frame.n_items
@@ -249,8 +422,15 @@ class _Theatre:
             if part == 1.0:
                 raise
             # What the whole allows may not fit a part: a pilot, or money that just suffices.
-            return self._on_items(case, n_most, self._items(1.0, FEWEST))
-        return _Seen(rehearsal=_scaled(rehearsal, part), part=part, is_cut=is_cut)
+            return self._on_items(case, n_most, self._items(1.0, 0))
+        made = _scaled(rehearsal, part)
+        return _Seen(
+            rehearsal=made,
+            part=part,
+            is_cut=is_cut,
+            n_cut=sum(rehearsal.calls),
+            spent_cut=sum(made.spent),
+        )
 
     def _items(self, part: float, fewest: int) -> NDArray[np.int64]:
         """Choose a part of the items at random, whole clusters of them and not too few."""
@@ -278,18 +458,19 @@ class _Theatre:
     def _study(self, case: _Case, frame: Frame) -> Study:
         study = self.blueprint.study
         panel = tuple(study.panel[judge] for judge in case.judges)
-        return replace(study, frame=frame, panel=panel, seeds=self.seeds)
+        seeds = Seeds(self.seeds.seed + case.take * OTHER_SEED)
+        return replace(study, frame=frame, panel=panel, seeds=seeds)
 
     def _crew(
         self, case: _Case, judges: tuple[Judge, ...], study: Study, part: float, *, n_most: int
     ) -> Crew:
-        file = self.blueprint.file
+        file, primary = self.blueprint.file, self.primary
+        if len(judges) < len(self.blueprint.crew.judges) and hasattr(primary.settings, "weights"):
+            # A panel's weights are nothing to some of its judges.
+            alone = primary.settings.model_copy(update={"weights": None})
+            primary = primary.model_copy(update={"settings": alone})
         own = file.campaign.model_copy(
-            update={
-                "policy": case.policy,
-                "estimate": (file.campaign.primary,),
-                "gate": (),
-            }
+            update={"policy": case.policy, "estimate": (primary,), "gate": ()}
         )
         opened = _opened(self.blueprint.crew.opened, case, part, n_most)
         return crew_like(replace(file, campaign=own), opened, judges, study)
@@ -301,6 +482,8 @@ class _Theatre:
         frame = blueprint.study.frame
         units = units_of(frame, items)
         study = self._study(case, frame_part(frame, items) if part < 1.0 else frame)
+        if study.labels is not None:
+            study = replace(study, labels=study.labels[units])
         cast = [stand_in(blueprint, judge, study, units, self.prompts) for judge in case.judges]
         clock = blueprint.file.campaign.budget.wall_clock
         rehearsal = rehearse(
@@ -311,6 +494,21 @@ class _Theatre:
         )
         is_cut = rehearsal.stop_reason is StopReason.LIMIT and sum(rehearsal.calls) >= n_most
         return rehearsal, is_cut
+
+
+_QUANTITY = {"per": "arm", "target": None, "weights": None, "calibration": None}
+"""Keys of an estimate that say what is estimated, with what holds if the policy leaves them open."""
+
+
+def _quantity(entry: EstimateEntry, policy: Policy) -> EstimateEntry:
+    """Let an estimate be of the same quantity whichever policy serves it."""
+    settings = entry.settings
+    found = {
+        key: getattr(policy.settings, key, None) or default
+        for key, default in _QUANTITY.items()
+        if key in type(settings).model_fields and getattr(settings, key) is None
+    }
+    return entry.model_copy(update={"settings": settings.model_copy(update=found)})
 
 
 def _opened(opened: Opened, case: _Case, part: float, n_most: int) -> Opened:
@@ -413,22 +611,41 @@ class _End:
         return sum(self.spent)
 
 
-def _end(seen: Rehearsal, target: float | None, factor: float, theatre: _Theatre) -> _End:
+def _ends(take: _Seen, theatre: _Theatre) -> list[_End]:
+    return [_end(take, factor, theatre) for factor in FACTORS]
+
+
+def _end(seen: _Seen, factor: float, theatre: _Theatre) -> _End:
     """Find the first look at which the target is met; without one, the end of the rehearsal."""
-    before: Sight | None = None
-    for sight in seen.sights:
+    made, target, before = seen.rehearsal, theatre.target, None
+    for sight in made.sights:
         is_wide_enough = sight.n_items >= theatre.min_items and math.isfinite(sight.half_width)
         if target is not None and is_wide_enough and factor * sight.half_width <= target:
-            return _crossing(before, sight, target / factor, theatre.every, factor)
+            # The widest of single units' widths falls in steps, all others steadily.
+            start = None if _is_per_unit(made) else before
+            return _crossing(start, sight, target / factor, theatre.every, factor)
         before = sight if is_wide_enough else None
-    last = seen.sights[-1].half_width if seen.sights else math.nan
+    last = made.sights[-1].half_width if made.sights else math.nan
     return _End(
-        reason=seen.stop_reason,
-        n_told=seen.n_told,
-        seconds=seen.duration_s,
-        calls=seen.calls,
-        spent=seen.spent,
+        reason=made.stop_reason,
+        n_told=made.n_told,
+        seconds=made.duration_s,
+        calls=made.calls,
+        spent=made.spent,
         half_width=factor * last,
+    )
+
+
+def _mean(ends: Sequence[_End]) -> _End:
+    """Average the ends of several takes; the reason is that of most."""
+    reasons = [end.reason for end in ends]
+    return _End(
+        reason=max(reasons, key=reasons.count),
+        n_told=fmean(end.n_told for end in ends),
+        seconds=fmean(end.seconds for end in ends),
+        calls=tuple(map(fmean, zip(*(end.calls for end in ends), strict=True))),
+        spent=tuple(map(fmean, zip(*(end.spent for end in ends), strict=True))),
+        half_width=fmean(end.half_width for end in ends),
     )
 
 
@@ -459,48 +676,73 @@ def _crossing(before: Sight | None, after: Sight, width: float, every: int, fact
     )
 
 
-def _between(values: Sequence[float]) -> Range:
-    return Range(low=min(values), expected=values[1], high=max(values))
+def _between(expected: float, values: Sequence[float]) -> Range:
+    return Range(low=min(values), expected=expected, high=max(values))
 
 
-def _spend(ends: Sequence[_End], seen: Rehearsal, ceiling: int, cap: int | None) -> Range:
+def _spend(
+    takes: Sequence[_Seen], ends: Sequence[Sequence[_End]], ceiling: int, cap: int | None
+) -> Range:
     """Give the range of money: by factor and by chance."""
-    slack = [_slack(end, seen, ceiling) for end in ends]
-    low = min(end.money - s for end, s in zip(ends, slack, strict=True))
-    high = max(end.money + s for end, s in zip(ends, slack, strict=True))
+    low, high = math.inf, 0.0
+    for take, of_take in zip(takes, ends, strict=True):
+        for end in of_take:
+            slack = _slack(end, take, ceiling, cap)
+            low, high = min(low, end.money - slack), max(high, end.money + slack)
     return Range(
         low=max(0.0, low),
-        expected=ends[1].money,
+        expected=fmean(of_take[1].money for of_take in ends),
         high=high if cap is None else min(high, cap),
     )
 
 
-def _slack(end: _End, seen: Rehearsal, ceiling: int) -> float:
+def _slack(end: _End, seen: _Seen, ceiling: int, cap: int | None) -> float:
     """Say how far the money of an end may be off by chance."""
-    match end.reason:
-        case StopReason.BUDGET:
-            by_end = float(ceiling)  # so much can be left when the next call does not fit
-        case StopReason.DEADLINE:
-            # How many calls fit into a time is a count: its SD is at most about its root.
-            by_end = CHANCE * end.money / math.sqrt(max(1.0, sum(end.calls)))
-        case _:
-            by_end = 0.0
-    share = end.money / max(1, sum(seen.spent))
-    return max(by_end, CHANCE * seen.chance_nano * math.sqrt(share))
+    made = seen.rehearsal
+    at_end = ceiling / seen.part  # so much can be left when the next call does not fit
+    by_end = 0.0
+    if end.reason is StopReason.BUDGET or (cap is not None and cap - end.money <= 2 * at_end):
+        by_end = at_end
+    elif end.reason is StopReason.DEADLINE:
+        # How many calls fit into a time is a count: its SD is at most about its root.
+        by_end = CHANCE * end.money / math.sqrt(max(1.0, sum(end.calls)))
+    elif end.reason is StopReason.PRECISION and _is_per_unit(made):
+        by_end = LAST_UNIT * end.money
+    share = end.money / max(1, sum(made.spent))
+    return max(by_end, CHANCE * made.chance_nano * math.sqrt(share))
 
 
-def _widths(ends: Sequence[_End], target: float | None, every: int) -> Range | None:
-    """Give the range of the half-width; a run that meets its target ends up to a look below it."""
-    if not all(math.isfinite(end.half_width) for end in ends):
+def _widths(
+    takes: Sequence[_Seen], ends: Sequence[Sequence[_End]], theatre: _Theatre
+) -> Range | None:
+    """Give the range of the half-width; a run that meets its target ends up to a look below it.
+
+    Where a rehearsal was cut, the width may have stayed as it was there, or fallen as 1/√money.
+    """
+    if not all(math.isfinite(end.half_width) for of_take in ends for end in of_take):
         return None
-    low = high = ends[1].half_width
-    for end in ends:
-        if end.reason is StopReason.PRECISION and target is not None:
-            look = math.sqrt(max(0.0, 1.0 - every / end.n_told))
-            low, high = min(low, end.half_width * look), max(high, target)
-        else:
-            low, high = min(low, end.half_width), max(high, end.half_width)
-    return Range(low=low, expected=ends[1].half_width, high=high)
+    expected = fmean(of_take[1].half_width for of_take in ends)
+    low, high, target = expected, expected, theatre.target
+    for take, of_take in zip(takes, ends, strict=True):
+        # More items than were rehearsed may tell more of the judges' offsets.
+        fewer = math.sqrt(take.part) if theatre.has_offsets else 1.0
+        for factor, end in zip(FACTORS, of_take, strict=True):
+            if end.reason is StopReason.PRECISION and target is not None:
+                look = math.sqrt(max(0.0, 1.0 - theatre.every / end.n_told))
+                low, high = min(low, end.half_width * look), max(high, target)
+                continue
+            low, high = min(low, end.half_width * fewer), max(high, end.half_width)
+            if take.spent_cut < end.money:
+                cut = factor * _width_at(take.rehearsal, take.spent_cut)
+                low = min(low, cut * math.sqrt(take.spent_cut / end.money))
+                high = max(high, cut)
+    return Range(low=low, expected=expected, high=high)
+
+
+def _width_at(seen: Rehearsal, money: int) -> float:
+    """Give the half-width at the last look up to so much money."""
+    widths = [sight.half_width for sight in seen.sights if sum(sight.spent) <= money]
+    return widths[-1] if widths else math.inf
 
 
 def _at_the_end(own: _Seen) -> float | None:
@@ -556,10 +798,10 @@ def _needs(
     for at in (seen, beyond):
         if at is None:
             continue
-        end = _end(at.rehearsal, target, 1.0, theatre)
+        end = _end(at, 1.0, theatre)
         if end.reason is StopReason.PRECISION:
             last_call = max(theatre.ceiling(judge) for judge in judges)
-            return _Needs(round(end.money) + last_call)
+            return _Needs(round(end.money) + last_call, at.is_cut and end.money > at.spent_cut)
     sights = seen.rehearsal.sights
     all_items = theatre.blueprint.study.frame.n_items
     if not sights or seen.rehearsal.stop_reason is StopReason.FINISHED or beyond is not None:
@@ -597,32 +839,32 @@ def _candidates(theatre: _Theatre) -> Iterator[_Candidate]:
             yield _Candidate(f"{name} alone", {"kind": "uniform"}, (judge,), name)
 
 
-def _rivals(theatre: _Theatre, own: _Seen, needs: _Needs, n_calls: int) -> list[Rival]:
-    """Show the campaign's own policy, then its rivals.
+def _own(blueprint: Blueprint) -> Rival:
+    """Name the campaign's own policy as one among its rivals."""
+    campaign = blueprint.file.campaign
+    return Rival(
+        name=campaign.policy.kind,
+        policy=campaign.policy.kind,
+        judges=tuple(judge.name for judge in campaign.judges),
+        whose=getattr(campaign.policy.settings, "anchor", PANEL),
+    )
+
+
+def _others(theatre: _Theatre, own: Rival, n_calls: int) -> list[Rival]:
+    """Show the rivals of the campaign's own policy.
 
     Of the single judges the best is shown, and the one whose judgment the campaign is after.
     """
-    campaign = theatre.blueprint.file.campaign
-    mine = _shown(
-        own,
-        needs,
-        Rival(
-            name=campaign.policy.kind,
-            policy=campaign.policy.kind,
-            judges=tuple(judge.name for judge in campaign.judges),
-            whose=getattr(campaign.policy.settings, "anchor", PANEL),
-        ),
-    )
     candidates = [
         candidate
         for candidate in _candidates(theatre)
         if candidate.policy["kind"] not in PLANNED["policies"]
-        and (candidate.policy["kind"] != mine.policy or len(candidate.judges) == 1)
+        and (candidate.policy["kind"] != own.policy or len(candidate.judges) == 1)
     ]
     rivals = [_rival(theatre, c, n_calls // len(candidates)) for c in candidates]
     alone = [rival for rival in rivals if len(rival.judges) == 1]
     best = min(alone, key=lambda rival: _merit(rival, theatre.target), default=None)
-    return [mine, *(r for r in rivals if r not in alone or r is best or r.whose == mine.whose)]
+    return [r for r in rivals if r not in alone or r is best or r.whose == own.whose]
 
 
 def _rival(theatre: _Theatre, candidate: _Candidate, n_calls: int) -> Rival:
@@ -639,7 +881,9 @@ def _rival(theatre: _Theatre, candidate: _Candidate, n_calls: int) -> Rival:
     try:
         case = _Case(Policy.model_validate(settings), candidate.judges)
         theatre.check(case)
-        seen = theatre.seen(case, n_most=n_calls, to_its_end=False)
+        # A plan for money shows nothing before its end.
+        is_planned = getattr(case.policy.settings, "weighs_prices", False)
+        seen = theatre.seen(case, n_most=n_calls, to_its_end=is_planned)
     except BudgetTooSmall as exc:
         return replace(rival, refused=str(exc), sufficient=exc.sufficient)
     except (ConfigError, ValueError) as exc:
@@ -656,7 +900,8 @@ def _shown(seen: _Seen, needs: _Needs, rival: Rival) -> Rival:
         calls=sum(made.calls),
         spent=sum(made.spent),
         half_width=last if math.isfinite(last) else None,
-        is_cut=seen.is_cut,
+        curve=tuple(_curve(made)),
+        is_cut=seen.is_cut and sum(made.spent) <= seen.spent_cut,
         needs=needs.money,
         is_extrapolated=needs.is_extrapolated,
     )
@@ -675,6 +920,8 @@ def _cheapest(rivals: Sequence[Rival], target: float | None) -> str:
 
     Only those count that give the judgment which the campaign is after, that of its own policy.
     """
+    if not rivals:
+        return ""
     able = [
         rival
         for rival in rivals
@@ -703,7 +950,9 @@ def _notes(blueprint: Blueprint, own: _Seen) -> Iterator[str]:
     if own.part < 1.0:
         yield f"rehearsed on {own.part:.1%} of the items and scaled up"
     if own.is_cut:
-        yield f"the rehearsal was ended after {sum(own.rehearsal.calls):,} calls"
+        more = sum(own.rehearsal.spent) > own.spent_cut
+        how = "; the rest is taken to go on like that" if more else ""
+        yield f"the rehearsal was ended after {own.n_cut:,} calls{how}"
     if campaign.stop.when != "target":
         yield f"stop.when: {campaign.stop.when} may end the run earlier; that is not predicted"
     for judge in campaign.judges:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.core.errors import ConfigError, StoreError
+from orchestrator.core.errors import ConfigError, RunLocked, StoreError
 from orchestrator.core.events import Event, Opened
 from orchestrator.core.wire import Json
 from orchestrator.report import html, markdown
@@ -25,6 +25,7 @@ from orchestrator.store.lock import owner
 from orchestrator.store.sqlite import DB_NAME, LOCK_NAME, SqliteReader, SqliteStore
 
 RESULT_NAME = "result.json"
+PLAN_NAME = "plan.json"
 
 
 def new_name(campaign: str) -> str:
@@ -42,19 +43,28 @@ async def create(target: Path, opening: Callable[[SqliteStore], list[Event]]) ->
     ------
     ConfigError
         The place is taken by something that is no run.
+    RunLocked
+        Another process has just made a run there.
     """
     if _is_taken(target):
         raise ConfigError(f"{target} exists and holds no run; choose another --run-dir")
     target.parent.mkdir(parents=True, exist_ok=True)
-    unborn = target.with_name(f".{target.name}.new")
-    shutil.rmtree(unborn, ignore_errors=True)
+    unborn = target.with_name(f".{target.name}.{secrets.token_hex(4)}.new")
     unborn.mkdir()
-    store = SqliteStore.create(unborn)
     try:
-        await store.append(opening(store))
+        store = SqliteStore.create(unborn)
+        try:
+            await store.append(opening(store))
+        finally:
+            store.close()
+        try:
+            unborn.rename(target)
+        except OSError as exc:
+            if not _is_taken(target):
+                raise
+            raise RunLocked(f"another process has just made {target}; nothing was sent") from exc
     finally:
-        store.close()
-    unborn.rename(target)
+        shutil.rmtree(unborn, ignore_errors=True)
 
 
 def _is_taken(path: Path) -> bool:
@@ -98,6 +108,12 @@ def write_manifest(directory: Path, manifest: Mapping[str, Json], resolved: str)
     _write(directory / "config.resolved.yaml", resolved)
 
 
+def write_plan(directory: Path, plan: Mapping[str, Json]) -> None:
+    """Write what was planned before the run."""
+    text = json.dumps(plan, indent=1, ensure_ascii=False, allow_nan=False)
+    _write(directory / PLAN_NAME, text + "\n")
+
+
 def write_report(data: ReportData, path: Path) -> None:
     """Write a report as HTML or, by the ending, Markdown."""
     text = markdown.render(data) if path.suffix == ".md" else html.render(data)
@@ -137,8 +153,8 @@ def progress(directory: Path) -> Progress:
     return replace(shown, state=str(State.INTERRUPTED), in_flight=0)
 
 
-def newest(parent: Path, *, unfinished: bool) -> Path:
-    """Find the newest run of a folder.
+def newest(parent: Path, *, unfinished: bool, notice: Callable[[str], None]) -> Path:
+    """Find the newest run of a folder; `notice` hears which are passed over as unreadable.
 
     Raises
     ------
@@ -149,9 +165,12 @@ def newest(parent: Path, *, unfinished: bool) -> Path:
         (path.parent for path in parent.glob(f"*/{DB_NAME}")), key=lambda p: p.name, reverse=True
     )
     for run in runs:
-        with reading(run) as reader:
-            if not unfinished or reader.stop() is None:
-                return run
+        try:
+            with reading(run) as reader:
+                if not unfinished or reader.stop() is None:
+                    return run
+        except StoreError as exc:
+            notice(f"{run} is passed over: {exc}")
     kind = "unfinished run" if unfinished else "run"
     raise StoreError(f"no {kind} in {parent}")
 

@@ -115,8 +115,12 @@ async def start(directory: Path, blueprint: Blueprint, about: Mapping[str, Json]
         store.put_blob(blueprint.frame)
         return [blueprint.crew.opened, _started(blueprint, about)]
 
-    await rundir.create(directory, opening)
-    rundir.write_manifest(directory, blueprint.manifest(), blueprint.resolved())
+    try:
+        await rundir.create(directory, opening)
+        rundir.write_manifest(directory, blueprint.manifest(), blueprint.resolved())
+    except BaseException:
+        await close_judges(blueprint)
+        raise
 
 
 @dataclass(slots=True)
@@ -140,17 +144,19 @@ class Session:
         RunLocked, IdentityChanged, ConfigError, StorageFailed
             In all cases but the last, nothing was written.
         """
-        store = SqliteStore.open(self.directory)
         try:
-            state = await self.take_up(store)
-            if state.stopped is None:
-                await self._go_on(state, store)
-        except StorageFailed:
-            self.note_failure()
-            raise
+            store = SqliteStore.open(self.directory)
+            try:
+                state = await self.take_up(store)
+                if state.stopped is None:
+                    await self._go_on(state, store)
+            except StorageFailed:
+                self.note_failure()
+                raise
+            finally:
+                store.close()
         finally:
-            store.close()
-            await self._close_judges()
+            await close_judges(self.blueprint)
         return self.derive(store.fingerprint)
 
     async def take_up(self, store: SqliteStore) -> State:
@@ -161,7 +167,7 @@ class Session:
         events = repair(state) if state.stopped is not None else []
         events += self._changes(state)
         events += repair(state)
-        if state.stopped is None and not is_new:
+        if state.stopped is None and (events or not is_new):
             events.append(_started(self.blueprint, self.about, store.took_over))
         if events:
             await store.append(events, self.progress(state).to_json())
@@ -252,11 +258,6 @@ class Session:
             self._scheduler.interrupt()
         await self._scheduler.run()
 
-    async def _close_judges(self) -> None:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(5):
-            for judge in self.blueprint.crew.judges:
-                await judge.adapter.aclose()
-
     # --- what is derived ------------------------------------------------------------------------
 
     def progress(self, state: State, in_flight: Sequence[int] = ()) -> Progress:
@@ -312,6 +313,13 @@ class Session:
             else:
                 rundir.write_export(self.directory, self.directory / f"answers.{form}")
         return result_of(self.directory, data)
+
+
+async def close_judges(blueprint: Blueprint) -> None:
+    """Close the judges' connections, also while everything is being cancelled."""
+    with anyio.CancelScope(shield=True), anyio.move_on_after(5):
+        for judge in blueprint.crew.judges:
+            await judge.adapter.aclose()
 
 
 def check_identity(recorded: Opened, now: Opened) -> None:

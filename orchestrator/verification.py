@@ -9,13 +9,13 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator import rundir
-from orchestrator.build import identity_digest
+from orchestrator.build import Blueprint, identity_digest, part_of
 from orchestrator.campaign import Campaign
 from orchestrator.core.events import Opened, Started
 from orchestrator.core.ports import Row
 from orchestrator.core.wire import Json
 from orchestrator.engine.fold import State
-from orchestrator.engine.verify import verify
+from orchestrator.engine.verify import Kept, verify
 from orchestrator.report.result import document
 from orchestrator.session import check_identity, differences
 from orchestrator.store.archive import name_prompt, recall
@@ -39,8 +39,10 @@ def check(directory: Path) -> Iterator[str]:
             f"row {fault.seq}: {fault.what}" if fault.seq else fault.what for fault in faults
         )
         yield from _replay(reader)
-    if not faults:
-        yield from _result(directory)
+        has_stopped = reader.stop() is not None
+    # The result of a run under way is that of an earlier interrupt.
+    if not faults and rundir.running(directory) is None:
+        yield from _result(directory, has_stopped=has_stopped)
 
 
 def _replay(reader: SqliteReader) -> Iterator[str]:
@@ -48,34 +50,86 @@ def _replay(reader: SqliteReader) -> Iterator[str]:
     if first is None or not isinstance(first.event, Opened):
         yield "row 1: the log does not begin with the opening of a run"
         return
+    opened = first.event
     about = _last_started(reader.read_unchecked())
-    crew = Campaign.again(about).build().crew
-    check_identity(first.event, crew.opened)
-    if identity_digest(first.event.identity) != first.event.digest:
+    try:
+        campaign = Campaign.again(about)
+    except (LookupError, TypeError, AttributeError):
+        yield "no row says which campaign file this run was started with"
+        return
+    blueprint = campaign.build()
+    check_identity(opened, blueprint.crew.opened)
+    if identity_digest(opened.identity) != opened.digest:
         yield "row 1: the identity is not the one that its digest names"
-    for name in _FIXED:
-        if getattr(first.event, name) != getattr(crew.opened, name):
-            yield f"row 1: {name} is not what the campaign file says"
-    state = State(replace(crew, opened=first.event))
+        return
+    yield from (
+        f"row 1: {name} is not what the campaign file says"
+        for name in _differing(opened, blueprint)
+    )
+    if reader.get_blob(opened.identity["data"]["frame"]) is None:
+        yield "the names of items and arms (a blob) are gone"
+    state = State(replace(blueprint.crew, opened=opened))
+    keep = blueprint.file.campaign.output.keep
+    kept = Kept(
+        prompts=keep.prompts != "none",
+        replies=keep.replies == "full",
+        by_own_loop=campaign.is_own_loop,
+    )
     rows = reader.read_unchecked()
-    for difference in verify(state, rows, partial(recall, reader), name_prompt):
+    for difference in verify(state, rows, partial(recall, reader), name_prompt, kept):
         yield f"row {difference.seq}: {difference.what}"
+    yield from _money(state, blueprint, about)
 
 
 _FIXED = ("seed", "judge_caps", "role_caps", "max_requests", "max_tok", "looks")
 """What the opening takes from the campaign file, besides what overrides and events may change."""
 
 
-def _result(directory: Path) -> Iterator[str]:
+def _differing(opened: Opened, blueprint: Blueprint) -> Iterator[str]:
+    """Name what the opening holds otherwise than the campaign file has it."""
+    now, campaign = blueprint.crew.opened, blueprint.file.campaign
+    yield from (name for name in _FIXED if getattr(opened, name) != getattr(now, name))
+    if opened.max_uncertain != part_of(opened.cap, campaign.budget.max_uncertain):
+        yield "max_uncertain"
+    # Without a window of its own a campaign has that of the limits it was opened with.
+    if campaign.policy.window is not None and opened.window != now.window:
+        yield "window"
+
+
+def _money(state: State, blueprint: Blueprint, about: Mapping[str, Json]) -> Iterator[str]:
+    """Compare the cap and the prices that the log ends with: changes of the user's are rows of it.
+
+    Prices of the sheet are compared while it is the sheet that the run read.
+    """
+    cap, now = state.ledger.campaign.cap, blueprint.crew.opened
+    if cap != now.cap:
+        yield f"the cap is {cap} nano-USD in the log and {now.cap} in the campaign file"
+    sources = about.get("prices") or {}
+    for ix, (judge, price) in enumerate(zip(state.crew.judges, blueprint.prices, strict=True)):
+        is_same_sheet = price.source in {"campaign file", "free", sources.get(judge.name)}
+        if is_same_sheet and state.cards[ix] != price.card:
+            yield f"the prices of {judge.name} in the log are not those of: {price.source}"
+
+
+def _result(directory: Path, *, has_stopped: bool) -> Iterator[str]:
     path = directory / rundir.RESULT_NAME
     if not path.exists():
+        if has_stopped:
+            yield f"{path.name} is gone; `sortition resume` writes it anew"
         return
     try:
         written = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as exc:
+    except (OSError, ValueError) as exc:
         yield f"{path.name} can't be read: {exc}"
         return
-    again = json.loads(json.dumps(document(rundir.summary(directory))))
+    if not isinstance(written, dict):
+        yield f"{path.name} holds no result"
+        return
+    try:
+        again = json.loads(json.dumps(document(rundir.summary(directory))))
+    except Exception as exc:  # noqa: BLE001  # a forged row may break a sum in any way
+        yield f"{path.name} can't be compared: the log does not add up: {exc!r}"
+        return
     written.pop("run", None)  # a run directory may be renamed
     again.pop("run")
     for name in differences(written, again):

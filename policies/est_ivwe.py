@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from estimators.calibration import label_scores, labelled_blocks
 from estimators.cells import Scoring
 from orchestrator.core.budget import BudgetView
 from orchestrator.core.errors import BudgetTooSmall
@@ -114,14 +115,17 @@ class EstIvwe:
     and costs alone: a count that followed the later costs would follow the scores, since long
     answers cost more. If money ends early, the tail of the random order is cut.
 
+    With `calibration: anchors` the blocks that humans have labelled come first, in a random order of
+    their own, and the pilot takes them in, so that every judge is held against the labels.
+
     Draws from `stream(POLICY, 0)` the order of blocks, from `stream(POLICY, n)` that of the n-th
     plan's questions.
 
     Raises
     ------
     ValueError
-        Not one unit a question, no dollar cap, a free judge without a planning price, or weights
-        that name no judge.
+        Not one unit a question, no dollar cap, a free judge without a planning price, weights that
+        name no judge, or anchors without labels.
     BudgetTooSmall
         The cap does not buy a pilot and the scores; with `on_small_budget: degrade` only if some
         unit would get no score.
@@ -138,8 +142,6 @@ class EstIvwe:
                     f"est_ivwe weighs judges by price and {panelist.name} is free; "
                     "wants its planning_usd_per_call"
                 )
-        if config.calibration == "anchors":
-            raise ValueError("calibration: anchors wants human labels, which can't be read yet")
         names = [p.name for p in study.panel]
         if unknown := sorted((config.weights or {}).keys() - set(names)):
             raise ValueError(f"weights: no judge is named {unknown[0]!r}")
@@ -158,10 +160,17 @@ class EstIvwe:
         self._n_blocks = study.frame.n_units // self._block
         rng = study.seeds.stream(Stream.POLICY, 0)
         self._order: list[int] = rng.permutation(self._n_blocks).tolist()
+        n_labelled = self._put_labelled_first() if config.calibration == "anchors" else 0
         self._cap: int = study.cap
         self._price = np.array([p.planning * self._block for p in study.panel], dtype=np.int64)
         self._pilot = pilot_for(
-            config, self.target, self._omega, self._price, self._cap, self._n_blocks
+            config,
+            self.target,
+            self._omega,
+            self._price,
+            self._cap,
+            self._n_blocks,
+            n_labelled,
         )
         # A recording holds so many repeats of a question; one of them is left for the score.
         self._most = [math.inf if p.repeats is None else p.repeats for p in study.panel]
@@ -200,6 +209,15 @@ class EstIvwe:
         self._about: dict[str, Json] = {}
         self._unfinished = self._count_unfinished()
         self._advance_phase()
+
+    def _put_labelled_first(self) -> int:
+        """Let the pilot begin with the blocks that have labels; give their number."""
+        labels = label_scores(self._study, self._scoring)
+        if labels is None:
+            raise ValueError("calibration: anchors wants human labels, and there are no labels")
+        is_labelled = labelled_blocks(labels, self._n_blocks)
+        self._order.sort(key=lambda block: not is_labelled[block])
+        return int(is_labelled.sum())
 
     # --- the port -------------------------------------------------------------------------------
 
@@ -271,17 +289,29 @@ class EstIvwe:
             "pilot_blocks": self._pilot.n_blocks,
             "degraded": self._pilot.degraded or None,
             "short": self._is_short,
+            "to_come": self._to_come(),
             **self._about,
             "says": list(self._sentences()),
+        }
+
+    def _to_come(self) -> dict[str, Json]:
+        """Count the questions that the plan still holds, by judge; none before there is a plan."""
+        return {
+            panelist.name: len(seat.queue) + len(seat.again)
+            for panelist, seat in zip(self._study.panel, self._seats, strict=True)
+            if self._is_final
         }
 
     def _sentences(self) -> Iterator[str]:
         pilot, sweeps = self._pilot, self._sweeps()
         what = "unit" if self._block == 1 else "item"
         if pilot.degraded:
+            is_out = ~pilot.used & (self._omega > 0)
+            names = [p.name for p, out in zip(self._study.panel, is_out, strict=True) if out]
+            without = f", without {', '.join(names)}" if names else ""
             yield (
                 f"The money buys {sweeps:.1f} complete sweeps and EST-IVWE wants {SWEEPS_WANTED}, so "
-                f"this is a degraded run: {pilot.degraded}."
+                f"this is a degraded run: {pilot.degraded}{without}."
             )
         elif sweeps < SWEEPS_FOR_CELLS:
             yield (
@@ -289,14 +319,15 @@ class EstIvwe:
                 "be no better than asking all judges alike."
             )
         if pilot.n_blocks:
+            n_judges = int(pilot.used.sum())
             yield (
-                f"Pilot: {int(pilot.used.sum())} judges asked {pilot.repeats} times about "
-                f"{pilot.n_blocks:,} of {self._n_blocks:,} {what}s."
+                f"Pilot: {n_judges} judge{'' if n_judges == 1 else 's'} asked {pilot.repeats} times "
+                f"about {pilot.n_blocks:,} of {self._n_blocks:,} {what}s."
             )
         if self._is_short:
             yield f"The money does not buy an answer for every {what} and judge that the plan wants."
         distance = self._about.get("distance_to_oracle")
-        if distance is not None:
+        if distance is not None and not pilot.degraded:
             yield (
                 f"The planned error is {distance:.2f} times that of an oracle that knows the "
                 "variances and spends all money on scores."

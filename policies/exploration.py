@@ -43,13 +43,13 @@ class EstIvweConfig(BaseModel):
     p: Annotated[float | Literal["inf"], BeforeValidator(_norm)] = 2.0
     mode: Literal["shrink", "plain"] = "shrink"
     target: Target | None = None
-    weights: dict[str, Annotated[float, Field(ge=0)]] | None = None
+    weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] | None = None
     calibration: Literal["none", "relative", "anchors"] = "relative"
     on_small_budget: Literal["error", "degrade"] = "error"
-    shrinkage: Annotated[float, Field(ge=0)] | Literal["eb"] = 3.0
+    shrinkage: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["eb"] = 3.0
     reuse_exploration: Literal["none", "pooled"] = "none"
     pilot_repeats: Annotated[int, Field(ge=2)] | Literal["auto", "theory"] = "auto"
-    tau: Annotated[float, Field(ge=0)] | Literal["auto", "theory"] = "auto"
+    tau: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["auto", "theory"] = "auto"
     delta: Annotated[float, Field(gt=0, lt=1)] = 0.05
     criterion: str | None = None
 
@@ -155,18 +155,28 @@ def interaction_variance(n: Array, total: Array, df: Array, squares: Array) -> f
 
 
 def pilot_for(
-    config: EstIvweConfig, target: Target, omega: Array, price: Counts, cap: int, n_blocks: int
+    config: EstIvweConfig,
+    target: Target,
+    omega: Array,
+    price: Counts,
+    cap: int,
+    n_blocks: int,
+    n_labelled: int = 0,
 ) -> Pilot:
-    """Choose the pilot for the money; spec of the method: repeats, or a small budget's steps."""
+    """Choose the pilot for the money; spec of the method: repeats, or a small budget's steps.
+
+    It takes in the first `n_labelled` blocks, unless a degraded run's money does not reach.
+    """
     used = omega > 0 if target == "panel" else np.ones(len(price), dtype=bool)
     sweep = n_blocks * int(price[used].sum())
     rho = cap / sweep
     if rho < SWEEPS_WANTED:
         if config.on_small_budget == "error":
             raise _too_small(SWEEPS_WANTED * sweep, cap, n_blocks, int(used.sum()))
-        return _degraded(target, used, price, cap, n_blocks)
+        return _degraded(target, used, price, cap, n_blocks, n_labelled)
     if target == "panel" and rho < SWEEPS_FOR_CELLS and used.sum() > 1:
-        pilot = _judges_alone(used, price, cap, n_blocks)
+        # Half of the money buys two repeats about all blocks, so it covers the labelled ones.
+        pilot = _judges_alone(used, price, cap // 4, n_blocks, n_labelled, most=cap // 2)
         if pilot.n_blocks >= min(FEWEST_BLOCKS, n_blocks):
             return pilot
     return Pilot(_repeats(config, rho, n_blocks * len(price)), n_blocks, used, by_judge=False)
@@ -184,18 +194,38 @@ def _repeats(config: EstIvweConfig, rho: float, n_cells: int) -> int:
 
 
 def _judges_alone(
-    used: NDArray[np.bool_], price: Counts, cap: int, n_blocks: int, degraded: str = ""
+    used: NDArray[np.bool_],
+    price: Counts,
+    money: int,
+    n_blocks: int,
+    n_labelled: int,
+    *,
+    most: int,
+    degraded: str = "",
 ) -> Pilot:
-    """Explore a part of the items, to learn the judges' levels of noise alone."""
-    repeats = 4
-    affordable = int(cap / 4 / (repeats * int(price[used].sum())))
-    wanted = max(math.ceil(PILOT_SHARE * n_blocks), 10)
-    n = min(wanted, affordable, n_blocks)
+    """Explore a part of the items, to learn the judges' levels of noise alone.
+
+    Labelled blocks that don't fit into the money at four repeats get fewer, at least two, and may
+    take up to `most`.
+    """
+    sweep, repeats = int(price[used].sum()), 4
+    if n_labelled * repeats * sweep > money:
+        repeats, money = (
+            max(2, money // (n_labelled * sweep)),
+            max(money, min(most, 2 * n_labelled * sweep)),
+        )
+    wanted = max(math.ceil(PILOT_SHARE * n_blocks), 10, n_labelled)
+    n = min(wanted, money // (repeats * sweep), n_blocks)
     return Pilot(repeats, n, used, by_judge=True, degraded=degraded)
 
 
 def _degraded(
-    target: Target, used: NDArray[np.bool_], price: Counts, cap: int, n_blocks: int
+    target: Target,
+    used: NDArray[np.bool_],
+    price: Counts,
+    cap: int,
+    n_blocks: int,
+    n_labelled: int,
 ) -> Pilot:
     """Take the first step that a small budget allows."""
     by_price = [int(j) for j in np.argsort(price, kind="stable") if used[j]]
@@ -205,19 +235,26 @@ def _degraded(
             kept[by_price[:size]] = True
             rest = cap - n_blocks * int(price[kept].sum())
             if rest >= 0:
-                step = "" if size == len(by_price) else f"{len(by_price) - size} judges left out; "
-                pilot = _judges_alone(kept, price, 4 * rest, n_blocks, f"{step}judge-level noise")
+                what = "it plans by the judges' noise as a whole"
+                pilot = _judges_alone(
+                    kept, price, rest, n_blocks, n_labelled, most=rest, degraded=what
+                )
                 if size > 1 and pilot.n_blocks >= 1:
                     return pilot
-                return pilot._replace(repeats=1, n_blocks=0, degraded=f"{step}by price alone")
+                return pilot._replace(
+                    repeats=1, n_blocks=0, degraded="it plans by price alone, without a pilot"
+                )
     else:
         for size in range(len(by_price), 1, -1):
             kept = np.zeros_like(used)
             kept[by_price[:size]] = True
             if SWEEPS_WANTED * n_blocks * int(price[kept].sum()) <= cap:
-                what = f"{len(by_price) - size} judges left out"
+                what = "it plans with fewer judges"
                 return Pilot(2, n_blocks, kept, by_judge=False, degraded=what)
-        pilot = _judges_alone(used, price, cap, n_blocks, "judge-level noise; one judge for all")
+        what = "it plans by the judges' noise as a whole, one judge for all"
+        pilot = _judges_alone(
+            used, price, cap // 4, n_blocks, n_labelled, most=cap // 4, degraded=what
+        )
         dearest = n_blocks * int(price[used].max())
         cost = pilot.n_blocks * pilot.repeats * int(price[used].sum())
         if len(by_price) > 1 and pilot.n_blocks >= 1 and cap - cost >= dearest:
@@ -225,7 +262,7 @@ def _degraded(
         cheapest = np.zeros_like(used)
         cheapest[by_price[0]] = True
         if n_blocks * int(price[by_price[0]]) <= cap:
-            return Pilot(1, 0, cheapest, by_judge=True, degraded="the cheapest judge alone")
+            return Pilot(1, 0, cheapest, by_judge=True, degraded="the cheapest judge answers alone")
     least = n_blocks * int(price[by_price[0]])
     raise _too_small(least, cap, n_blocks, 1)
 
@@ -233,6 +270,7 @@ def _degraded(
 def _too_small(sufficient: int, cap: int, n_blocks: int, n_judges: int) -> BudgetTooSmall:
     return BudgetTooSmall(
         f"est_ivwe wants {format_usd(sufficient, decimals=2)} for {n_blocks:,} scores by "
-        f"{n_judges} judges; the cap is {format_usd(cap, decimals=2)}",
+        f"{n_judges} judges; the cap is {format_usd(cap, decimals=2)}"
+        f"{'; on_small_budget: degrade makes do with less' if n_judges > 1 else ''}",
         sufficient=sufficient,
     )

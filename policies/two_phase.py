@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +41,13 @@ class TwoPhaseConfig(BaseModel):
 
     `anchor` is the judge whose mean is wanted. `helpers` are those that a pilot on `pilot_items`
     items may choose from; `auto`: all other judges. `contrast` and `criterion` say in which
-    quantity helpers are tried; None: those of the primary estimate. `strata` as in `uniform`.
+    quantity helpers are tried; None: those of the primary estimate. `strata` as in `uniform`. No
+    question is repeated.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_repeats: ClassVar[int] = 1
 
     kind: Literal["two_phase"]
     anchor: str

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
 
-from orchestrator import Campaign, resume
-from orchestrator.core.errors import ConfigError, InvalidCampaign
+from estimators import score_means
+from judges.mock import MockJudge
+from orchestrator import Campaign, resume, rundir
+from orchestrator.build import part_of
+from orchestrator.core.errors import ConfigError, InvalidCampaign, RunLocked
 from orchestrator.core.events import Asked, Stopped, Told
+from orchestrator.session import start
+from orchestrator.store.sqlite import SqliteStore
+from orchestrator.verification import check
 
 QUICKSTART = Path(__file__).parents[1] / "configs" / "quickstart.yaml"
 
@@ -143,3 +150,83 @@ def test_judges_get_the_truth_they_were_given(tmp_path):
     result = quickstart(**{"policy.max_repeats": 2, "budget.usd": 5}).run(tmp_path / "run")
     difference = result.estimates[0]
     assert difference.lower[0] < 1.64 < difference.upper[0]
+
+
+class Closing:
+    """Counts how often the connections of mock judges are closed."""
+
+    def __init__(self, monkeypatch):
+        self.n = 0
+        real = MockJudge.aclose
+
+        async def aclose(judge):
+            self.n += 1
+            await real(judge)
+
+        monkeypatch.setattr(MockJudge, "aclose", aclose)
+
+
+def test_judges_are_closed_where_the_run_is_in_use(tmp_path, monkeypatch):
+    campaign = quickstart()
+    run = campaign.run(tmp_path / "run").directory
+    closing = Closing(monkeypatch)
+    owner = SqliteStore.open(run)
+    with pytest.raises(RunLocked):
+        campaign.run(run)
+    owner.close()
+    assert closing.n == len(campaign.file.campaign.judges)
+
+
+def test_judges_are_closed_where_the_place_is_taken(tmp_path, monkeypatch):
+    campaign = quickstart()
+    (tmp_path / "run").write_text("no folder")
+    closing = Closing(monkeypatch)
+    with pytest.raises(ConfigError, match="holds no run"):
+        campaign.run(tmp_path / "run")
+    assert closing.n == len(campaign.file.campaign.judges)
+
+
+def test_a_change_before_the_first_question_names_who_made_it(tmp_path):
+    """A run that was interrupted before it asked anything, and gets another cap."""
+
+    async def only_open():
+        campaign = quickstart()
+        await start(tmp_path / "run", campaign.build(), campaign._about())
+
+    anyio.run(only_open)
+    resume(tmp_path / "run", {"budget.usd": 0.07})
+    with rundir.reading(tmp_path / "run") as reader:
+        kinds = [type(row.event).__name__ for row in reader.read()]
+    assert kinds[:4] == ["Opened", "Started", "CapChanged", "Started"]
+    assert list(check(tmp_path / "run")) == []
+
+
+@pytest.mark.parametrize(
+    ("cap", "share", "part"),
+    [
+        (100_000_000, 0.29, 29_000_000),
+        (290_000_000, 0.69, 200_100_000),
+        (10, 0.17, 1),
+        (10**19 + 1, 0.1, 10**18),
+        (None, 0.1, None),
+    ],
+)
+def test_a_share_of_a_cap_is_exact(cap, share, part):
+    """A product of floats gives 28,999,999 for the first."""
+    assert part_of(cap, share) == part
+
+
+def test_estimators_draw_from_seeds_of_their_own(monkeypatch):
+    """An estimate may run in a thread while the policy draws."""
+    given = []
+    real = score_means.PLUGIN.build
+
+    def build(config, study):
+        given.append(study.seeds)
+        return real(config, study)
+
+    monkeypatch.setattr(score_means, "PLUGIN", replace(score_means.PLUGIN, build=build))
+    blueprint = quickstart().build()
+    assert given
+    assert all(seeds is not blueprint.study.seeds for seeds in given)
+    assert {seeds.seed for seeds in given} == {blueprint.study.seeds.seed}

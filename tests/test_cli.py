@@ -364,6 +364,20 @@ def test_verify_compares_the_result_file_with_the_log(sortition, campaign, tmp_p
     assert "counts.answered is not what the log says" in out
 
 
+@pytest.mark.parametrize("words", ["status", "report", "verify", "export -o a.csv", "resume"])
+def test_a_damaged_log_is_5_for_whoever_reads_it(sortition, campaign, tmp_path, words):
+    """One line and no traceback."""
+    sortition("run", campaign)
+    run = the_run(tmp_path)
+    pages = (run / "run.db").read_bytes()
+    (run / "run.db").write_bytes(pages[:4096] + b"\xff" * (len(pages) - 4096))
+    command, *options = words.split()
+    code, _, err = sortition(command, run, *options)
+    assert code == 5
+    assert "damaged" in err
+    assert len(err.strip().splitlines()) == 1
+
+
 # --- bad input ---------------------------------------------------------------------------------
 
 

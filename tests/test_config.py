@@ -556,7 +556,6 @@ def test_everything_planned_is_valid_and_refused_by_name():
         "data.prior_judgments",
         "systems",
         "cache",
-        "labels",
     }
 
 
@@ -843,7 +842,7 @@ def test_identity_leaves_out_what_may_change(load, folder):
         {"budget.usd": 50},
         {"judges.small.price_usd_per_1m.input": 3},
         {"judges.large.timeouts.attempt": "9s"},
-        {"output.keep.replies": "none"},
+        {"output.dir": "another"},
     ):
         assert load(TOUCHED, overrides=change).identity_json() == identity
     for change in (
@@ -856,6 +855,8 @@ def test_identity_leaves_out_what_may_change(load, folder):
         {"judges.small.name": "tiny"},
         {"judges.large.base_url": "https://other/v1"},
         {"stop.target_half_width": 0.1},
+        {"output.keep.replies": "parsed"},
+        {"output.keep.prompts": "none"},
     ):
         assert load(TOUCHED, overrides=change).identity_json() != identity
 

@@ -20,7 +20,7 @@ from orchestrator.core.errors import BudgetTooSmall
 from orchestrator.core.stopping import StopReason
 from orchestrator.engine.scheduler import Operation
 from orchestrator.planning import QUICK, Effort, make_plan
-from orchestrator.report.planning import document, plan_lines
+from orchestrator.report.planning import document, plan_lines, run_lines
 from orchestrator.testing.virtual import run_virtually
 
 # --- campaigns of different shape --------------------------------------------------------------
@@ -99,6 +99,57 @@ SHAPES = {
 }
 
 
+def panel(**more):
+    """Three judges: dear and exact, middling, cheap and noisy."""
+    middling = SMALL | {"sd": 0.7}
+    return [
+        judge("a", 2.0, **LARGE),
+        judge("b", 1.0, **middling, **more),
+        judge("c", 0.1, **SMALL),
+    ]
+
+
+def helped(price, sd=0.4):
+    """An anchor and a helper of so much per million tokens."""
+    return [judge("a", 2.0, **LARGE), judge("b", price, **SMALL | {"sd": sd})]
+
+
+FINE = {"type": "float", "min": 0, "max": 8}
+EST = {"kind": "est_ivwe"}
+ANCHORED = {"kind": "two_phase", "anchor": "a"}
+GATE = {"estimate": "gain", "rule": "non_inferior", "margin": 0.1}
+WATCHED = {"stop": {"check": "anytime", "when": "gate_decided"}, "gate": [GATE]}
+BY_ARM = {"estimate": [{"name": "means", "kind": "score_means", "per": "arm"}]}
+ADAPTIVE = {
+    "panel, noise of judges": shape(panel(), items=40, cap=1, policy=EST),
+    "panel, noise of cells": shape(panel(), items=20, cap=2.5, policy=EST),
+    "panel, float scale": shape(panel(), items=20, cap=2, policy=EST, scale=FINE),
+    "panel, two arms": shape(panel(), items=30, arms=2, cap=2, policy=EST),
+    "panel, means of arms": shape(panel(), items=40, arms=2, cap=2, policy=EST, **BY_ARM),
+    "panel, a part": shape(panel(), items=400, cap=8, policy=EST),
+    "panel, faults": shape(panel(**FAULTY), items=30, cap=2, policy=EST),
+    "panel, degraded": shape(
+        panel(), items=200, cap=1, policy=EST | {"on_small_budget": "degrade"}
+    ),
+    "panel, a target": shape(panel(), items=30, cap=4, policy=EST, target=0.9),
+    "common": shape(panel(), items=40, cap=1.2, policy=EST | {"target": "common"}),
+    "common, worst item": shape(
+        panel(), items=50, cap=1.5, policy=EST | {"target": "common", "p": "inf"}
+    ),
+    "common, float scale": shape(
+        panel(), items=50, cap=1.5, policy=EST | {"target": "common"}, scale=FINE
+    ),
+    "population": shape(panel(), items=40, cap=2, policy=EST | {"target": "population"}),
+    "helper pays": shape(helped(0.05), items=500, cap=0.8, policy=ANCHORED),
+    "helper pays, two arms": shape(helped(0.02), items=500, arms=2, cap=1, policy=ANCHORED),
+    "helper does not pay": shape(helped(1.0, sd=1.5), items=500, cap=0.6, policy=ANCHORED),
+    "money for all": shape(helped(0.05), items=200, cap=9, policy=ANCHORED),
+    "helper, a part": shape(helped(0.02), items=8000, cap=8, policy=ANCHORED),
+    "watched, list": shape([judge("a", 1.0, **SMALL)], items=500, arms=2, cap=2, **WATCHED),
+    "watched, cap": shape(helped(0.2, sd=1.0), items=700, arms=2, cap=0.7, **WATCHED),
+}
+
+
 def written(folder, like, seed=11):
     arms = ["v1", "v2"][: like["arms"]]
     rows = [f"i{n},{arm},reply {n}" for n in range(like["items"]) for arm in arms]
@@ -112,15 +163,19 @@ def written(folder, like, seed=11):
         "data": {"path": "items.csv", "fields": {"candidate": "reply"}}
         | ({"arm": "arm"} if like["arms"] > 1 else {}),
         "judges": like["judges"],
-        "task": {"kind": "rate", "scale": {"type": "integer", "min": 1, "max": 5}},
-        "policy": {"kind": "uniform"}
+        "task": {
+            "kind": "rate",
+            "scale": like.get("scale", {"type": "integer", "min": 1, "max": 5}),
+        },
+        "policy": like.get("policy")
+        or {"kind": "uniform"}
         | ({} if repeats is None else {"max_repeats": repeats})
         | ({} if window is None else {"window": window}),
         "budget": {"usd": like["cap"]}
         | ({"wall_clock": like["wall_clock"]} if "wall_clock" in like else {}),
         "stop": {"target_half_width": like["target"]} if "target" in like else {},
-    }
-    if like["arms"] > 1:
+    } | {key: like[key] for key in ("stop", "gate", "estimate") if key in like}
+    if like["arms"] > 1 and campaign["policy"]["kind"] != "est_ivwe":
         contrast = {"arm": "v2", "baseline": "v1"}
         campaign["estimate"] = [{"name": "gain", "kind": "score_means", "contrast": contrast}]
     path = folder / "campaign.yaml"
@@ -189,11 +244,12 @@ def test_a_plan_comes_true(name, tmp_path):
 
 
 @pytest.mark.slow
-def test_twenty_plans_come_true(tmp_path, measured):
+@pytest.mark.parametrize(("kind", "shapes"), [("uniform", SHAPES), ("adaptive", ADAPTIVE)])
+def test_twenty_plans_come_true(kind, shapes, tmp_path, measured):
     """Of 20 campaigns of different shape at least 18 end within what their plan says."""
-    assert len(SHAPES) == 20
+    assert len(shapes) == 20
     outcomes = {}
-    for name, like in SHAPES.items():
+    for name, like in shapes.items():
         folder = tmp_path / name
         folder.mkdir()
         outcomes[name] = Outcome(folder, like)
@@ -202,7 +258,7 @@ def test_twenty_plans_come_true(tmp_path, measured):
     n_width = sum(o.has_half_width for o in outcomes.values())
     n_time = sum(o.has_duration for o in outcomes.values())
     measured(
-        "`plan` against 20 mock campaigns: spend in its range, half-width in its range, "
+        f"`plan` against 20 mock campaigns, {kind}: spend in its range, half-width in its range, "
         "duration within 15 %: >= 18 each",
         f"{n_spend}, {n_width}, {n_time}",
     )
@@ -238,7 +294,9 @@ def test_beyond_the_money_the_curve_is_extrapolated_while_items_are_left(tmp_pat
     endless = SHAPES["a target out of reach"] | {"max_repeats": None, "items": 4_000, "cap": 0.2}
     plan = make_plan(written(tmp_path, endless).build(), effort=QUICK)
     assert plan.needs_is_extrapolated
-    assert plan.needs == pytest.approx(0.2e9 * (plan.half_width.expected / 0.05) ** 2, rel=0.05)
+    last = plan.curve[-1]
+    assert last.spent == pytest.approx(0.2e9, rel=0.01)
+    assert plan.needs == pytest.approx(last.spent * (last.half_width / 0.05) ** 2, rel=0.001)
     assert "(extrapolated), above the cap" in "\n".join(plan_lines(plan))
 
 
@@ -277,7 +335,7 @@ def test_a_part_that_cannot_be_rehearsed_gives_way_to_the_whole(tmp_path, monkey
     monkeypatch.setattr(planning, "crew_like", picky)
     plan = make_plan(blueprint, effort=Effort(own=1_000, rivals=0))
     assert plan.part == 1.0
-    assert "the rehearsal was ended after 1,000 calls" in plan.notes
+    assert any("the rehearsal was ended after 1,000 calls" in note for note in plan.notes)
 
 
 def test_a_part_holds_whole_clusters(tmp_path):
@@ -291,6 +349,70 @@ def test_a_part_holds_whole_clusters(tmp_path):
     sizes = np.bincount(cluster[items], minlength=60)
     assert set(sizes) == {0, 5}
     assert len(items) == 90
+
+
+# --- policies that plan money ------------------------------------------------------------------
+
+
+def test_money_that_a_policy_plans_is_expected_to_be_spent(tmp_path):
+    """A rehearsal that is cut goes on by the policy's own plan: nearly all of the cap, most of it to
+    the judge that is worth most."""
+    like = ADAPTIVE["common"] | {"items": 60, "cap": 3}
+    plan = written(tmp_path, like).plan(rivals=False)
+    assert plan.spend.expected == pytest.approx(3e9, rel=0.02)
+    assert plan.spend.high == 3e9
+    thorough = make_plan(written(tmp_path, like).build(), effort=Effort(rivals=0))
+    assert plan.calls == pytest.approx(thorough.calls, rel=0.25)
+    assert plan.judges[2].calls == max(judge.calls for judge in plan.judges)
+
+
+def test_what_is_cut_on_its_least_part_is_taken_to_go_on(tmp_path):
+    """Without a list the money ends the run, at the pace and price of what was rehearsed."""
+    like = SHAPES["repeats without end"] | {"cap": 4, "items": 40}
+    plan = make_plan(written(tmp_path, like).build(), effort=QUICK)
+    assert plan.ends_by is StopReason.BUDGET
+    assert plan.spend.expected == pytest.approx(4e9, rel=0.01)
+    assert plan.calls == pytest.approx(4e9 / (500 * 1000 + 60 * 4000), rel=0.02)
+    assert any("the rest is taken to go on like that" in note for note in plan.notes)
+    assert plan.half_width.low < plan.half_width.high * 0.5
+
+
+def test_what_is_rehearsed_several_times_is_averaged(tmp_path):
+    """Chance decides what an adaptive policy does: the range holds all takes, and their mean is
+    expected."""
+    blueprint = written(tmp_path, ADAPTIVE["panel, noise of judges"]).build()
+    plan = make_plan(blueprint, effort=Effort(rivals=0))
+    assert plan.seconds.low < plan.seconds.expected < plan.seconds.high
+    once = make_plan(blueprint, effort=Effort(own=plan.calls, rivals=0))
+    assert once.seconds.low == once.seconds.high
+
+
+def test_rivals_estimate_the_same_quantity(tmp_path):
+    """Widths of means are no rivals of widths of single units."""
+    units = written(tmp_path, ADAPTIVE["panel, noise of judges"]).plan()
+    found = {rival.name: rival for rival in units.rivals}
+    assert found["uniform"].half_width > 0.5 * found["est_ivwe"].half_width
+    assert "no scores of units" in found["two_phase"].refused
+    like = ADAPTIVE["panel, noise of judges"] | {"policy": {"kind": "uniform"}}
+    means = {rival.name: rival for rival in written(tmp_path, like).plan().rivals}
+    assert means["est_ivwe"].half_width == pytest.approx(means["uniform"].half_width, rel=0.3)
+    assert means["est_ivwe"].curve
+
+
+def test_a_policy_with_too_little_money_is_refused_with_what_its_rivals_can(tmp_path, sortition):
+    """The amount that suffices, the cheapest adequate policy, exit code 2."""
+    written(tmp_path, ADAPTIVE["panel, noise of judges"] | {"cap": 0.2})
+    code, out, err = sortition("plan", "campaign.yaml")
+    assert code == 2
+    needed = 4 * 40 * 740_000 * 3.1
+    said = f"est_ivwe would need ${needed / 1e9:.2f} for 40 units; uniform is the most precise"
+    assert said in out
+    assert "rival     uniform: ±" in out
+    assert "est_ivwe wants $" in err
+    found = json.loads((tmp_path / "plan.json").read_text("utf-8"))
+    assert found["sufficient_nano_usd"] == pytest.approx(needed)
+    assert found["cheapest_adequate"] == "uniform"
+    assert sortition("plan", "campaign.yaml", "--json")[0] == 2
 
 
 # --- the command -------------------------------------------------------------------------------
@@ -389,14 +511,18 @@ def test_every_assumption_has_its_source(campaign, sortition):
 
 
 def test_a_run_shows_the_block_of_its_plan(campaign, monkeypatch, capsys):
-    """The lines above a run are those of `plan`, without the rivals."""
+    """Above a run stand the sums and warnings of its plan; the plan itself in its directory."""
     made = Campaign.from_yaml(campaign)
-    block = plan_lines(made.plan(rivals=False))
+    plan = made.plan(rivals=False)
+    block = run_lines(plan)
     monkeypatch.setattr(sys, "argv", ["sortition", "run", str(campaign), "--display", "none"])
     monkeypatch.chdir(campaign.parent)
     with pytest.raises(SystemExit):
         cli.main()
     assert capsys.readouterr().err.splitlines()[: len(block)] == block
+    assert not any(line.startswith(("assumed", "rival", "note")) for line in block)
+    (kept,) = campaign.parent.glob("runs/*/plan.json")
+    assert json.loads(kept.read_text("utf-8")) == document(plan)
 
 
 # --- judges of other kinds ---------------------------------------------------------------------
@@ -513,7 +639,7 @@ def test_a_rival_that_cannot_work_says_why(two_judges, monkeypatch):
     monkeypatch.setattr(planning._Theatre, "check", check)
     plan = two_judges.plan()
     lines = "\n".join(plan_lines(plan))
-    assert "rival     poor: would need $75.66: this is not enough" in lines
+    assert "rival     poor: would need $75.66 for 300 units" in lines
     assert {r.name: r.sufficient for r in plan.rivals[1:]}["poor"] == 75_660_000_000
 
 

@@ -24,11 +24,10 @@ from orchestrator.cli.common import (
     print_json,
     say,
 )
+from orchestrator.core.errors import BudgetTooSmall
 
 if TYPE_CHECKING:
     from orchestrator.campaign import Campaign
-
-PLAN_NAME = "plan.json"
 
 
 @app.command()
@@ -48,6 +47,8 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Say what a campaign will ask, cost, take and find; sends nothing. Exit 0 or 2."""
+    from orchestrator.rundir import PLAN_NAME
+
     campaign = campaign_of(
         file, budget_usd=budget_usd, mock=mock, limit=limit, seed=seed, set_=set_, env_file=env_file
     )
@@ -57,19 +58,37 @@ def plan(
 
 
 def show_plan(campaign: Campaign, path: Path, *, jobs: int | None, as_json: bool) -> None:
-    """Plan a campaign, write the plan and print it."""
-    from orchestrator.report.planning import document, plan_lines
+    """Plan a campaign, write the plan and print it; what its rivals can, where it has too little money.
 
-    made = campaign.plan(max_in_flight=jobs)
-    written = document(made)
+    Raises
+    ------
+    BudgetTooSmall
+        The policy can't work with this money.
+    """
+    from orchestrator.report.planning import (
+        document,
+        plan_lines,
+        refusal_document,
+        refusal_lines,
+    )
+
+    reason: BudgetTooSmall | None = None
+    try:
+        made = campaign.plan(max_in_flight=jobs)
+        written, lines = document(made), plan_lines(made)
+    except BudgetTooSmall as exc:
+        refusal, reason = campaign.rivals(exc), exc
+        written, lines = refusal_document(refusal), refusal_lines(refusal)
     path.write_text(
         json.dumps(written, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
     )
     if as_json:
         print_json(written)
-        return
-    for line in plan_lines(made):
-        typer.echo(line)
-    for warning in campaign.build().warnings:
+    else:
+        for line in lines:
+            typer.echo(line)
+        typer.echo(f"plan      {path}")
+    if reason is not None:
+        raise reason
+    for warning in () if as_json else campaign.build().warnings:
         say(f"warning: {warning}")
-    typer.echo(f"plan      {path}")

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from orchestrator.cli.common import AsJson, RunArgument, app, print_json, runs
+from orchestrator.cli.common import AsJson, RunArgument, app, print_json, runs, say
 from orchestrator.core.errors import ConfigError
 
 
@@ -23,7 +23,7 @@ def status(
     from orchestrator import rundir
     from orchestrator.report.screen import status_lines
 
-    directory = run or rundir.newest(runs(), unfinished=False)
+    directory = run or rundir.newest(runs(), unfinished=False, notice=say)
     while True:
         progress = rundir.progress(directory)
         if as_json:
@@ -46,7 +46,7 @@ def report(
     """Write the report of a run as one self-contained file."""
     from orchestrator import rundir
 
-    directory = run or rundir.newest(runs(), unfinished=False)
+    directory = run or rundir.newest(runs(), unfinished=False, notice=say)
     path = output or directory / "report.html"
     if path.suffix not in {".html", ".md"}:
         raise ConfigError(f"{path.name}: a report is .html or .md")

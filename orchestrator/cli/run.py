@@ -32,7 +32,7 @@ from orchestrator.cli.common import (
     say,
 )
 from orchestrator.cli.display import DisplayOption, chosen_display, watching
-from orchestrator.cli.plan import PLAN_NAME, show_plan
+from orchestrator.cli.plan import show_plan
 from orchestrator.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -89,6 +89,8 @@ def run(
     )
     _check_outputs(output or [])
     if dry_run:
+        from orchestrator.rundir import PLAN_NAME
+
         show_plan(campaign, file.parent / PLAN_NAME, jobs=jobs, as_json=as_json)
         return
     _introduce(campaign, jobs=jobs, yes=yes)
@@ -118,7 +120,7 @@ def resume(
     from orchestrator.core.money import parse_usd
 
     read_env_files(env_file)
-    directory = run or rundir.newest(runs(), unfinished=True)
+    directory = run or rundir.newest(runs(), unfinished=True, notice=say)
     try:
         wanted = None if budget_usd is None else parse_usd(budget_usd)
     except ValueError as exc:
@@ -138,9 +140,9 @@ def resume(
 def _introduce(campaign: Campaign, *, jobs: int | None, yes: bool) -> None:
     """Say what will run, what it will likely cost and can cost at most; ask where money is real."""
     from orchestrator.core.money import format_usd
-    from orchestrator.report.planning import plan_lines
+    from orchestrator.report.planning import run_lines
 
-    for line in plan_lines(campaign.plan(max_in_flight=jobs, rivals=False)):
+    for line in run_lines(campaign.plan(max_in_flight=jobs, rivals=False)):
         say(line)
     blueprint = campaign.build()
     opened = blueprint.crew.opened
@@ -174,9 +176,12 @@ def _confirm(*, is_real: bool, yes: bool, amount: str | None) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigError("this run can spend money; without a terminal it needs --yes")
-    if not typer.confirm(
-        f"Proceed, spending at most {amount or 'what its limits allow'}?", err=True
-    ):
+    question = f"Proceed, spending at most {amount or 'what its limits allow'}?"
+    try:
+        agrees = typer.confirm(question, err=True)
+    except typer.Abort:
+        agrees = False
+    if not agrees:
         raise typer.Exit(2)
 
 

@@ -31,6 +31,12 @@ class StopReason(StrEnum):
     STORAGE = "storage"
 
 
+COMPLETE = frozenset(
+    {StopReason.FINISHED, StopReason.PRECISION, StopReason.GATE_DECIDED, StopReason.LIMIT}
+)
+"""Stops that no run goes on from."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopRule:
     """Looks at fixed counts of told questions; stops once what is wanted of a look is there.

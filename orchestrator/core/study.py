@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.core.frame import Frame
 from orchestrator.core.money import Nano, PriceCard
@@ -29,7 +32,9 @@ class Panelist:
 class Study:
     """The values that every policy and estimator is built from.
 
-    `cap` is the dollar cap that the run was opened with, None without one.
+    `cap` is the dollar cap that the run was opened with, None without one. `labels` are what humans
+    say of units, on the criteria's scales: (n_units, n_criteria) float64, NaN where there is none;
+    None without any.
     """
 
     kind: Kind
@@ -38,3 +43,4 @@ class Study:
     criteria: tuple[Criterion, ...]
     seeds: Seeds
     cap: Nano | None = None
+    labels: NDArray[np.float64] | None = field(default=None, compare=False)

@@ -88,7 +88,8 @@ class Series:
         at = _Progress(job, self._clock)
         parks = None
         try:
-            outcome = answered(job, at.number, await self._reply(at), self._archive)
+            reply = await self._reply(at)  # first: it may take several attempts
+            outcome = answered(job, at.number, reply, self._archive)
         except _TakenBackError:
             return None
         except JudgeError as error:

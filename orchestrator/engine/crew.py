@@ -33,7 +33,7 @@ class Crew:
 
     `new_policy` takes the cap that the run was opened with: a policy may plan with it.
     `new_estimators` gives the campaign's estimators in order; the first estimate of the first is
-    the primary one.
+    the primary one. `n_units` counts what can be asked about; None where that is not known.
     """
 
     opened: Opened
@@ -42,3 +42,4 @@ class Crew:
     new_estimators: Callable[[], tuple[Estimator, ...]]
     stop: StopRule
     delivery: Delivery = Delivery.IN_ORDER
+    n_units: int | None = None

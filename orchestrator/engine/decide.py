@@ -9,7 +9,7 @@ from orchestrator.core.events import Parked, Reasked, Told
 from orchestrator.core.ids import JudgeIx
 from orchestrator.core.money import Nano
 from orchestrator.core.ports import FINISH, PAUSE
-from orchestrator.core.query import Missing, MissingReason, Query, outcome_digest
+from orchestrator.core.query import Missing, MissingReason, Query, Role, outcome_digest
 from orchestrator.core.records import Open
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Attempt, Request
@@ -81,8 +81,8 @@ def decide(state: State) -> Action:
     Raises
     ------
     OrchestratorError
-        The policy breaks its contract: it pauses with nothing outstanding, or asks a judge that is
-        down.
+        The policy breaks its contract: it pauses with nothing outstanding, asks a judge that is
+        down, or proposes what is no question.
     """
     if state.stopped is not None:
         return WAIT
@@ -127,7 +127,10 @@ def _by_policy(state: State) -> Action:
         if state.is_drained and state.n_up == len(state.judges):
             raise OrchestratorError("the policy pauses although nothing is outstanding")
         return WAIT
-    assert isinstance(proposal, Query)
+    if not isinstance(proposal, Query):
+        raise OrchestratorError(f"the policy proposes {proposal!r}: no question, PAUSE or FINISH")
+    if wrong := _misfit(state, proposal):
+        raise OrchestratorError(f"the policy proposes {proposal!r}: {wrong}")
     if state.judges[proposal.judge].is_down:
         raise OrchestratorError(f"the policy asks judge {proposal.judge}, which is down")
     request = state.render(proposal)
@@ -140,6 +143,21 @@ def _by_policy(state: State) -> Action:
     if state.n_declined_in_row >= MAX_DECLINED_IN_ROW:
         return Stop(StopReason.BUDGET)
     return Decline(proposal, hold, account)
+
+
+def _misfit(state: State, proposal: Query) -> str:
+    """Say what is wrong with a proposal in itself; nothing if it is a question that can be asked."""
+    judge, units, most = proposal.judge, proposal.units, state.crew.n_units
+    if proposal.role is not Role.JUDGE:
+        return "there are no systems to ask"
+    if type(judge) is not int or not 0 <= judge < len(state.judges):
+        return f"judges are 0 to {len(state.judges) - 1}"
+    if not units:
+        return "no unit"
+    for unit in units:
+        if type(unit) is not int or unit < 0 or (most is not None and unit >= most):
+            return "units are whole numbers from 0" + ("" if most is None else f" to {most - 1}")
+    return ""
 
 
 # --- the question whose turn it is -------------------------------------------------------------

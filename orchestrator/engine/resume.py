@@ -5,7 +5,7 @@ A new run resumes a log that holds nothing but `Opened`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 
 from orchestrator.core.events import (
@@ -21,7 +21,6 @@ from orchestrator.core.money import Nano
 from orchestrator.core.ports import Row
 from orchestrator.core.query import Missing, MissingReason
 from orchestrator.core.records import Open
-from orchestrator.core.wire import Attempt
 from orchestrator.engine.decide import may_ask_again
 from orchestrator.engine.fold import State
 
@@ -41,40 +40,35 @@ def repair(state: State) -> list[Event]:
     """
     events = []
     for at in list(state.open.values()):
-        for event in _mended(state, at):
+        event = mended(state, at)
+        if event is not None:
             state.apply(event)
             events.append(event)
     return events
 
 
-def _mended(state: State, at: Open) -> Iterator[Event]:
+def mended(state: State, at: Open) -> Event | None:
+    """Mend one question of a log whose process is gone; None where there is nothing to mend."""
     if state.stopped is not None:
-        yield close(at)
-    elif at.sent:
-        attempt = after_loss(at.attempt)
-        hold = state.hold_for(state.render(at.query, attempt))
-        may_ask = may_ask_again(state, at)
-        if may_ask and state.ledger.has_room_instead(at.q, at.hold, hold):
-            yield Reasked(q=at.q, attempt=attempt, hold=hold, ended=LOST)
-        else:
-            yield Arrived(
-                q=at.q,
-                attempt=at.attempt,
-                outcome=Missing(
-                    reason=MissingReason.NO_MONEY_FOR_RETRY
-                    if may_ask
-                    else MissingReason.CONNECTION_LOST,
-                    cost=Nano(0),
-                    uncertain=at.hold,
-                    attempts=at.attempt.number,
-                    detail="the process ended before the reply came",
-                ),
-            )
-
-
-def after_loss(attempt: Attempt) -> Attempt:
-    """Number the attempt after one that a crash of ours lost; what it was worth stays open."""
-    return replace(attempt, number=attempt.number + 1)
+        return close(at)
+    if not at.sent:
+        return None
+    attempt = replace(at.attempt, number=at.attempt.number + 1)
+    hold = state.hold_for(state.render(at.query, attempt))
+    may_ask = may_ask_again(state, at)
+    if may_ask and state.ledger.has_room_instead(at.q, at.hold, hold):
+        return Reasked(q=at.q, attempt=attempt, hold=hold, ended=LOST)
+    return Arrived(
+        q=at.q,
+        attempt=at.attempt,
+        outcome=Missing(
+            reason=MissingReason.NO_MONEY_FOR_RETRY if may_ask else MissingReason.CONNECTION_LOST,
+            cost=Nano(0),
+            uncertain=at.hold,
+            attempts=at.attempt.number,
+            detail="the process ended before the reply came",
+        ),
+    )
 
 
 def close(at: Open) -> Late | Forfeited | Withdrawn:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from orchestrator.core.errors import OrchestratorError
@@ -17,28 +17,39 @@ from orchestrator.core.events import (
     LOST,
     Arrived,
     Asked,
+    CapChanged,
+    Continued,
     Declined,
     Event,
     Forfeited,
+    Freed,
+    JudgeDown,
+    JudgeUp,
     Late,
     LimitReached,
     Looked,
+    Opened,
     Parked,
+    Paused,
+    PriceChanged,
     Reasked,
     Reopened,
     Sent,
+    Started,
     Stopped,
     Told,
     Withdrawn,
 )
-from orchestrator.core.ids import QNo
+from orchestrator.core.ids import JudgeIx
 from orchestrator.core.money import cost
 from orchestrator.core.ports import Row, Unreadable
-from orchestrator.core.query import Judged, Missing, Outcome, outcome_digest
-from orchestrator.core.wire import Json, Reply, Request
-from orchestrator.engine.decide import Ask, Decline, Limit, Look, Stop, decide, hear
+from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, outcome_digest
+from orchestrator.core.records import Open
+from orchestrator.core.stopping import COMPLETE
+from orchestrator.core.wire import Attempt, Json, Origin, Reply, Request
+from orchestrator.engine.decide import WAIT, Ask, Decline, Limit, Look, Park, Stop, decide, hear
 from orchestrator.engine.fold import State
-from orchestrator.engine.resume import after_loss
+from orchestrator.engine.resume import mended
 
 Recall = Callable[[str], Reply | None]
 NamePrompt = Callable[[Request], str]
@@ -51,143 +62,303 @@ class Difference(NamedTuple):
     what: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """What a campaign promises of its log, so that a row without it is a difference.
+
+    Parameters
+    ----------
+    prompts : the digest of each prompt is kept
+    replies : each reply is kept; then only a reply can have been refused, cut or unreadable
+    by_own_loop : the user's own loop called the judges, and why a verdict is missing is its word
+    """
+
+    prompts: bool = False
+    replies: bool = False
+    by_own_loop: bool = False
+
+
+NOTHING_KEPT = Kept()
+
+
 def verify(
-    state: State, rows: Iterable[Row], recall: Recall, name_prompt: NamePrompt = lambda _: ""
+    state: State,
+    rows: Iterable[Row],
+    recall: Recall,
+    name_prompt: NamePrompt = lambda _: "",
+    kept: Kept = NOTHING_KEPT,
 ) -> Iterator[Difference]:
     """Live through a log with a fresh state; name every difference.
 
-    `recall` reads a kept reply by its digest; `name_prompt` digests a request as the archive does.
+    `recall` reads a kept reply by its digest, and raises ValueError where that is no reply;
+    `name_prompt` digests a request as the archive does.
 
     Decisions are compared up to the first that differs, since all later ones follow from it; money
     and readings are compared to the end.
     """
+    check = _Check(state, recall, name_prompt, kept)
     proposals_agree = True
     for row in rows:
-        found = list(_facts(state, row.event, recall, name_prompt))
+        event = row.event
+        found = [*_all(check.place(event), event), *_all(check.facts(event), event)]
         if proposals_agree:
-            try:
-                found += _decisions(state, row.event)
-            except OrchestratorError as exc:
-                found.append(f"the policy can't be asked here: {exc}")
+            found += _all(check.decisions(event), event)
             proposals_agree = not found
         yield from (Difference(row.seq, what) for what in found)
         try:
-            state.apply(row.event)
+            state.apply(event)
         except Exception as exc:  # noqa: BLE001  # a forged row may break any plug-in in any way
-            yield Difference(row.seq, f"{type(row.event).__name__} can't follow: {exc!r}")
+            yield Difference(row.seq, f"{type(event).__name__} can't follow: {exc!r}")
             return
+        check.previous = event
 
 
-def _facts(state: State, event: Event, recall: Recall, name_prompt: NamePrompt) -> Iterator[str]:
-    match event:
-        case Sent(q=q, attempt=number, prompt=prompt) if prompt and q in state.open:
-            asked = state.open[q]
-            request = state.render(asked.query, replace(asked.attempt, number=number))
-            if name_prompt(request) not in {"", prompt}:
-                yield f"question {q}: the prompt is not the one that its query renders to"
-        case Told(q=q, digest=digest):
-            at = state.open.get(q)
-            if at is None or at.outcome is None:
-                yield f"question {q} is told without an outcome"
-            elif outcome_digest(at.outcome) != digest:
-                yield f"question {q}: the outcome is not the one that was told (score or cost)"
-        case Arrived(q=q, attempt=attempt) if q in state.open:
-            if attempt != (sent := state.open[q].attempt):
-                yield f"question {q}: {attempt} arrived, {sent} was sent"
-            yield from _reading(state, q, event.outcome, recall)
-        case Late(q=q, outcome=outcome) if q in state.open:
-            if (arrived := state.open[q].outcome) is None:
-                yield from _reading(state, q, outcome, recall)
-            elif outcome != arrived:
-                yield f"question {q}: what came late is not what had arrived"
-        case Withdrawn(q=q) if q in state.open:
-            if state.open[q].sent or state.open[q].outcome is not None:
-                yield f"question {q} was sent and can't be withdrawn"
-        case Forfeited(q=q) | Reasked(q=q, ended="lost") if q in state.open:
-            if not state.open[q].sent or state.open[q].outcome is not None:
-                yield f"question {q} was not under way and can't be lost"
-        case _:
-            pass
+def _all(found: Iterator[str], event: Event) -> Iterator[str]:
+    try:
+        yield from found
+    except OrchestratorError as exc:
+        yield f"the policy can't be asked here: {exc}"
+    except Exception as exc:  # noqa: BLE001  # as above: a judge or a unit that there is not
+        yield f"{type(event).__name__} can't be checked: {exc!r}"
 
 
-def _reading(state: State, q: QNo, outcome: Outcome, recall: Recall) -> Iterator[str]:
-    at = state.open[q]
-    judge = at.query.judge
-    if outcome.usage is not None and outcome.cost != cost(outcome.usage, state.cards[judge]):
-        yield f"question {q}: the cost is not usage times price"
-    if isinstance(outcome, Judged) and outcome.usage is None and outcome.cost != at.hold:
-        yield f"question {q}: without usage the cost is the hold"
-    if isinstance(outcome, Missing):
-        if outcome.uncertain not in {0, at.hold}:
-            yield f"question {q}: what is uncertain is the hold or nothing"
-        if outcome.usage is None and outcome.cost not in {0, at.hold}:
-            yield f"question {q}: without usage the cost is the hold or nothing"
-    reply = recall(outcome.blob) if outcome.blob else None
-    if reply is None:
-        if outcome.blob:
-            yield f"question {q}: its reply is gone"
-        return
-    said = state.crew.judges[judge].rubric.read(at.query, reply)
-    match outcome:
-        case Judged(observations=observations):
-            if said != observations:
-                yield f"question {q}: the reply reads {said}, the log holds {observations}"
-        case Missing(reason=reason):
-            if not isinstance(said, Unreadable) or said.reason is not reason:
-                yield f"question {q}: the reply reads {said}, the log holds {reason}"
-    if reply.usage != outcome.usage:
-        yield f"question {q}: the reply's usage is not the one in the log"
+_TAKES_UP = CapChanged | PriceChanged | JudgeUp | Reopened
+"""What only a process that takes a run up writes; `Started` follows it, after what it mends."""
+
+_MENDS = Reasked | Arrived | Late | Forfeited | Withdrawn | Paused | Continued
+
+_READ = frozenset({MissingReason.REFUSED, MissingReason.TRUNCATED, MissingReason.PARSE_FAILURE})
+"""Reasons that are read in a reply and come from nowhere else."""
 
 
-def _decisions(state: State, event: Event) -> Iterator[str]:
-    match event:
-        case Asked(query=query, hold=hold, q=q):
-            action = decide(state)
-            if not isinstance(action, Ask) or action.query != query:
-                yield f"question {q}: {query} was asked, the policy proposes {action}"
-            elif action.hold != hold:
-                yield f"question {q}: {hold} nano-USD were held, the ceiling is {action.hold}"
-        case Declined(query=query, hold=hold, account=account):
-            action = decide(state)
-            if action != Decline(query, hold, account):
-                yield f"{query} was declined, the policy proposes {action}"
-        case Told(q=q) | Parked(q=q) if q in state.open:
-            if state.next_due() is not state.open[q]:
-                yield f"question {q} was told out of turn"
-            elif (due := hear(state, state.open[q])) != event:
-                yield f"question {q} should have come to {due}"
-        case Reasked(q=q, ended=ended) if ended != LOST and q in state.open:
-            if hear(state, state.open[q]) != event:
-                yield f"question {q} was asked again otherwise than its outcome asks for"
-        case Reasked(q=q, attempt=attempt, hold=hold) if q in state.open:
-            lost = state.open[q].attempt
-            if attempt != after_loss(lost):
-                yield f"question {q}: {attempt} can't follow {lost}, which was lost"
-            ceiling = state.hold_for(state.render(state.open[q].query, attempt))
-            if hold != ceiling:
-                yield f"question {q}: {hold} nano-USD were held again, the ceiling is {ceiling}"
-        case Reopened(settled=settled, uncertain=uncertain):
-            spent = state.ledger.campaign
+@dataclass(slots=True)
+class _Check:
+    """What is looked at before each event is applied."""
+
+    state: State
+    recall: Recall
+    name_prompt: NamePrompt
+    kept: Kept
+    previous: Event | None = None
+    taking_up: str = ""
+
+    # --- where an event may stand ---------------------------------------------------------------
+
+    def place(self, event: Event) -> Iterator[str]:
+        """Name what can't stand here, whatever the policy says."""
+        state, kind = self.state, type(event).__name__
+        if isinstance(event, _TAKES_UP) or (isinstance(event, Reasked) and event.ended == LOST):
+            self.taking_up = kind
+        elif self.taking_up and not isinstance(event, _MENDS):
+            if not isinstance(event, Started):
+                yield f"{self.taking_up} stands where no process took up the run"
+            self.taking_up = ""
+        if isinstance(event, Late | Forfeited | Withdrawn):
             if state.stopped is None:
-                yield "a run that has not stopped can't be reopened"
-            if (settled, uncertain) != (spent.settled, spent.uncertain):
-                yield "the run is not reopened with the money that it had spent"
-        case LimitReached(which=which) if which != "wall_clock":
-            if decide(state) != Limit(which):
-                yield f"limit {which} is not reached here"
-        case Looked(is_final=is_final):
-            if not isinstance(decide(state), Stop if is_final else Look):
-                yield "no look is due here"
-            again = state.look(state.estimate(), is_final=is_final)
-            if not _agree(_numbers(again), _numbers(event)):
-                yield "the estimates are not those of the recorded verdicts"
-        case Stopped(reason=reason):
-            if state.last_look is None or not state.last_look.is_final:
-                yield "the run stopped without a last look"
-            if decide(state) != Stop(reason):
-                yield f"the run stopped with {reason}, the state says {decide(state)}"
-        case _:
-            pass
+                yield f"{kind} stands before any stop"
+        elif state.stopped is not None and not isinstance(event, Reopened | Started | Freed):
+            yield f"{kind} follows the stop"
+        match event:
+            case Opened() if state.is_opened:
+                yield "the run is opened twice"
+            case Reopened(settled=settled, uncertain=uncertain):
+                spent = state.ledger.campaign
+                if state.stopped is None or state.stopped in COMPLETE:
+                    yield f"a run that stopped with {state.stopped} can't be reopened"
+                if (settled, uncertain) != (spent.settled, spent.uncertain):
+                    yield "the run is not reopened with the money that it had spent"
+            case JudgeUp(judge=judge) if not state.judges[judge].is_down:
+                yield f"judge {judge} was not down"
+            case CapChanged(cap=cap) if cap == state.ledger.campaign.cap:
+                yield "the cap was that already"
+            case PriceChanged(judge=judge, card=card) if card == state.cards[judge]:
+                yield f"the prices of judge {judge} were those already"
+            case Paused() | Continued() if isinstance(event, Paused) == state.is_paused:
+                yield f"{kind} changes nothing"
+            case LimitReached(which=which) if state.limit_reached is not None:
+                yield f"limit {which} follows {state.limit_reached}"
+            case _:
+                pass
+
+    # --- what happened --------------------------------------------------------------------------
+
+    def facts(self, event: Event) -> Iterator[str]:
+        """Name what disagrees with what the log holds already, or with a reply."""
+        state = self.state
+        match event:
+            case Sent(q=q, attempt=number, prompt=prompt) if q in state.open:
+                at = state.open[q]
+                if number != at.attempt.number or at.sent or at.is_due:
+                    yield f"question {q}: attempt {number} was not to be sent"
+                if not prompt:
+                    if self.kept.prompts:
+                        yield f"question {q}: its prompt is not named, and the campaign keeps them"
+                elif self.name_prompt(state.render(at.query, at.attempt)) not in {"", prompt}:
+                    yield f"question {q}: the prompt is not the one that its query renders to"
+            case Freed(q=q, attempt=number) if q in state.open:
+                if not state.open[q].sent or number != state.open[q].attempt.number:
+                    yield f"question {q}: attempt {number} was not under way"
+            case Told(q=q, digest=digest):
+                told = state.open.get(q)
+                if told is None or told.outcome is None:
+                    yield f"question {q} is told without an outcome"
+                elif outcome_digest(told.outcome) != digest:
+                    yield f"question {q}: the outcome is not the one that was told (score or cost)"
+            case Arrived(q=q, attempt=attempt, outcome=outcome) if q in state.open:
+                at = state.open[q]
+                if not at.sent:
+                    yield f"question {q}: what was not under way arrived"
+                if attempt != at.attempt:
+                    yield f"question {q}: {attempt} arrived, {at.attempt} was sent"
+                yield from self._reading(at, attempt, outcome)
+            case Late(q=q, outcome=outcome) if q in state.open:
+                at = state.open[q]
+                if at.outcome is None:
+                    if not at.sent:
+                        yield f"question {q}: what was not under way came late"
+                    yield from self._reading(at, at.attempt, outcome)
+                elif outcome != at.outcome:
+                    yield f"question {q}: what came late is not what had arrived"
+            case Withdrawn(q=q) if q in state.open:
+                if state.open[q].sent or state.open[q].outcome is not None:
+                    yield f"question {q} was sent and can't be withdrawn"
+            case Forfeited(q=q) | Reasked(q=q, ended="lost") if q in state.open:
+                if not state.open[q].sent or state.open[q].outcome is not None:
+                    yield f"question {q} was not under way and can't be lost"
+            case _:
+                pass
+
+    def _reading(self, at: Open, attempt: Attempt, outcome: Outcome) -> Iterator[str]:
+        yield from self._bill(at, outcome)
+        if isinstance(outcome, Missing) and outcome.attempts != attempt.number:
+            yield f"question {at.q}: {outcome.attempts} attempts are counted, not {attempt.number}"
+        if outcome.blob:
+            reply = self.recall(outcome.blob)
+            if reply is None:
+                yield f"question {at.q}: its reply is gone"
+            else:
+                yield from self._reply(at, outcome, reply)
+        elif self.kept.replies and _needs_reply(outcome, attempt, self.kept):
+            yield f"question {at.q}: no reply is named, and the campaign keeps them"
+
+    def _bill(self, at: Open, outcome: Outcome) -> Iterator[str]:
+        bill = at.hold
+        if outcome.usage is not None:
+            bill = cost(outcome.usage, self.state.cards[at.query.judge])
+        charge, uncertain = outcome.cost, 0
+        is_wrong = charge != bill
+        if isinstance(outcome, Missing):
+            uncertain = outcome.uncertain
+            is_wrong = is_wrong or uncertain != 0
+            if not outcome.blob:  # or no one knows, or it was surely not billed
+                is_wrong = is_wrong and (charge != 0 or uncertain not in {0, at.hold})
+        if is_wrong:
+            rule = "the hold" if outcome.usage is None else "usage times price"
+            yield f"question {at.q}: the cost is not {rule}: {charge}, {uncertain} uncertain"
+
+    def _reply(self, at: Open, outcome: Outcome, reply: Reply) -> Iterator[str]:
+        said = self.state.crew.judges[at.query.judge].rubric.read(at.query, reply)
+        match outcome:
+            case Judged(observations=observations):
+                if said != observations:
+                    yield f"question {at.q}: the reply reads {said}, the log holds {observations}"
+                flags = (*reply.flags, *(("usage_missing",) if reply.usage is None else ()))
+                told = (outcome.served_model, outcome.origin, outcome.flags)
+                if told != (reply.served_model, reply.origin, flags):
+                    yield f"question {at.q}: the reply's model, origin or flags are not in the log"
+            case Missing(reason=reason):
+                if not isinstance(said, Unreadable) or said.reason is not reason:
+                    yield f"question {at.q}: the reply reads {said}, the log holds {reason}"
+        if reply.usage != outcome.usage:
+            yield f"question {at.q}: the reply's usage is not the one in the log"
+
+    # --- what was decided -----------------------------------------------------------------------
+
+    def decisions(self, event: Event) -> Iterator[str]:
+        """Name what the state and the policy would have decided otherwise."""
+        state = self.state
+        yield from self._unsaid(event)
+        match event:
+            case Asked(query=query, hold=hold, q=q):
+                action = decide(state)
+                if not isinstance(action, Ask) or action.query != query:
+                    yield f"question {q}: {query} was asked, the policy proposes {action}"
+                elif action.hold != hold:
+                    yield f"question {q}: {hold} nano-USD were held, the ceiling is {action.hold}"
+                elif (q, event.origin) != (state.n_asked, Origin.LIVE):
+                    yield f"question {q}: it is the {state.n_asked}th that is asked live"
+            case Declined(query=query, hold=hold, account=account):
+                action = decide(state)
+                if action != Decline(query, hold, account):
+                    yield f"{query} was declined, the policy proposes {action}"
+            case JudgeDown(judge=judge, until=until, why=why):
+                if until is not None or not self._is_parked_by(judge, why):
+                    yield f"judge {judge} did not go down here by {why!r}"
+            case Reasked(q=q, ended="lost") if q in state.open:
+                if (due := mended(state, state.open[q])) != event:
+                    yield f"question {q} was lost, which comes to {due}"
+            case Arrived(q=q, outcome=Missing(reason=MissingReason.NO_MONEY_FOR_RETRY) as outcome):
+                due = mended(state, state.open[q]) if q in state.open else None
+                if not isinstance(due, Arrived) or due.outcome != outcome:
+                    yield f"question {q} was lost, which comes to {due}"
+            case Told(q=q) | Parked(q=q) | Reasked(q=q) if q in state.open:
+                if (action := decide(state)) != WAIT:
+                    yield f"question {q} is heard of, where {action} is due"
+                if state.next_due() is not state.open[q]:
+                    yield f"question {q} was told out of turn"
+                elif (heard := hear(state, state.open[q])) != event:
+                    yield f"question {q} should have come to {heard}"
+            case LimitReached(which=which) if which != "wall_clock":
+                if decide(state) != Limit(which):
+                    yield f"limit {which} is not reached here"
+            case Looked(is_final=is_final):
+                if not isinstance(decide(state), Stop if is_final else Look):
+                    yield "no look is due here"
+                again = state.look(state.estimate(), is_final=is_final)
+                if not _agree(_numbers(again), _numbers(event)):
+                    yield "the estimates are not those of the recorded verdicts"
+            case Stopped(reason=reason):
+                if not isinstance(self.previous, Looked) or not self.previous.is_final:
+                    yield "the run stopped without a last look"
+                if decide(state) != Stop(reason):
+                    yield f"the run stopped with {reason}, the state says {decide(state)}"
+            case _:
+                pass
+
+    def _is_parked_by(self, judge: JudgeIx, why: str) -> bool:
+        state = self.state
+        match self.previous:
+            case Arrived(q=q, outcome=Missing(reason=MissingReason.JUDGE_DOWN, detail=detail)):
+                is_its_own = state.open[q].query.judge == judge and detail in {"", why}
+                return is_its_own and not state.judges[judge].is_down
+            case _:
+                return decide(state) == Park(judge, why)
+
+    def _unsaid(self, event: Event) -> Iterator[str]:
+        """Name a judge that an answer says is down, where the next row does not."""
+        match self.previous, event:
+            case Arrived(outcome=Missing(reason=MissingReason.JUDGE_DOWN)), JudgeDown():
+                pass
+            case Arrived(q=q, outcome=Missing(reason=MissingReason.JUDGE_DOWN)), _:
+                judge = self.state.open[q].query.judge
+                if not self.state.judges[judge].is_down:
+                    yield f"question {q}: judge {judge} is down, and the log does not say so"
+
+
+def _needs_reply(outcome: Outcome, attempt: Attempt, kept: Kept) -> bool:
+    """Whether an outcome can only have been read in a reply.
+
+    A recording that holds no verdict tells so with a reply, and at the next attempt without one.
+    """
+    match outcome:
+        case Judged():
+            return True
+        case _ if kept.by_own_loop:
+            return False
+        case Missing(reason=MissingReason.EMPTY):
+            return not attempt.paid
+        case Missing(reason=reason):
+            return reason in _READ
 
 
 def _numbers(look: Looked) -> Json:

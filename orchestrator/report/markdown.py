@@ -48,6 +48,7 @@ def _lines(data: ReportData) -> Iterator[str]:
         ("judge", "asked", "answered", "missing", "settled", "per answer", "price"), _judges(data)
     )
     yield from (f"\n{safe(line)}" for line in wording.policy(data))
+    yield from _labels(data)
     yield from ("", "## Missing answers", "", wording.fate(data), "")
     yield from _table(("arm", "ended", "answered", "missing", "why"), _arms(data))
     yield from ("", "## How to repeat it", "", f"    {wording.printable(wording.command(data))}")
@@ -111,6 +112,18 @@ def _judges(data: ReportData) -> Iterator[tuple[str, ...]]:
             "" if judge.per_answer is None else usd(judge.per_answer),
             wording.price(judge.card),
         )
+
+
+def _labels(data: ReportData) -> Iterator[str]:
+    grids = wording.labels(data)
+    if grids:
+        yield from ("", "## Human labels", "")
+    for grid in grids:
+        yield from (f"{safe(grid.title)}", "")
+        yield from _table(grid.head, grid.rows)
+        yield ""
+    if grids:
+        yield wording.LABELS_NOTE
 
 
 def _arms(data: ReportData) -> Iterator[tuple[str, ...]]:

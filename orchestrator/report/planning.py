@@ -49,7 +49,7 @@ class JudgePlan:
     """One judge's part, money in nano-USD.
 
     `calls` and `expected` are those of the whole run, `ceiling` bounds one call, at its longest
-    prompt.
+    prompt; `concurrency` bounds its calls at a time.
     """
 
     name: str
@@ -59,6 +59,7 @@ class JudgePlan:
     calls: int
     expected: int
     ceiling: int
+    concurrency: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ class Rival:
     name, policy, judges : in words; its kind; whom it asks
     whose : the judge whose judgment it gives, `PANEL` for that of all
     calls, spent, half_width : how it ends, half-width None where no estimate has one
+    curve : precision against money
     is_cut : whether that is not its end: the rehearsal was ended for its length
     needs : the smallest budget that reaches the target; None without one or where none does
     is_extrapolated : whether `needs` lies beyond what was rehearsed
@@ -105,6 +107,7 @@ class Rival:
     calls: int | None = None
     spent: int | None = None
     half_width: float | None = None
+    curve: tuple[Point, ...] = ()
     is_cut: bool = False
     needs: int | None = None
     is_extrapolated: bool = False
@@ -146,6 +149,7 @@ class Plan:
     ends_by : why the run is expected to end
     at_cap : half-width when all of the money is spent, None where that is not known
     needs, needs_is_extrapolated : as in `Rival`, for the campaign's own policy
+    window, max_in_flight : questions open, and calls under way, at most
     usable_concurrency, in_flight : how many calls can be under way under the cap, and how many are
         on average
     bound_by : share of the time that each limit binds, the greatest first
@@ -172,6 +176,8 @@ class Plan:
     at_cap: float | None
     needs: int | None
     needs_is_extrapolated: bool
+    window: int
+    max_in_flight: int
     usable_concurrency: int
     in_flight: float
     bound_by: Mapping[str, float]
@@ -202,6 +208,23 @@ class Plan:
         whole = self.whole_list
         worst = self.cap if whole is None else whole.worst
         return None if worst is None else _dollars(worst)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """What there is instead of a plan where the campaign's policy can't work with its money.
+
+    `rivals` and `cheapest` as in `Plan`: the campaign's own policy, refused, comes first.
+    """
+
+    campaign: str
+    n_items: int
+    n_arms: int
+    is_mock: bool
+    cap: int | None
+    target: float | None
+    rivals: tuple[Rival, ...]
+    cheapest: str
 
 
 def _dollars(nano: int) -> Decimal:
@@ -237,6 +260,8 @@ def document(plan: Plan) -> dict[str, Json]:
             "half_width": None if plan.half_width is None else _range(plan.half_width),
             "ends_by": str(plan.ends_by),
             "bound_by": {name: round(share, 4) for name, share in plan.bound_by.items()},
+            "window": plan.window,
+            "max_in_flight": plan.max_in_flight,
             "usable_concurrency": plan.usable_concurrency,
             "in_flight": round(plan.in_flight, 2),
         },
@@ -252,35 +277,12 @@ def document(plan: Plan) -> dict[str, Json]:
                 "calls": judge.calls,
                 "expected_nano_usd": judge.expected,
                 "worst_case_each_nano_usd": judge.ceiling,
+                "concurrency": judge.concurrency,
             }
             for judge in plan.judges
         ],
-        "curve": [
-            {
-                "spent_nano_usd": point.spent,
-                "calls": point.calls,
-                "seconds": round(point.seconds, 3),
-                "half_width": _number(point.half_width),
-            }
-            for point in plan.curve
-        ],
-        "rivals": [
-            {
-                "name": rival.name,
-                "policy": rival.policy,
-                "judges": list(rival.judges),
-                "judgment_of": rival.whose or "panel",
-                "calls": rival.calls,
-                "spent_nano_usd": rival.spent,
-                "half_width": _number(rival.half_width),
-                "is_cut": rival.is_cut,
-                "needs_nano_usd": rival.needs,
-                "needs_is_extrapolated": rival.is_extrapolated,
-                "refused": rival.refused or None,
-                "sufficient_nano_usd": rival.sufficient,
-            }
-            for rival in plan.rivals
-        ],
+        "curve": _points(plan.curve),
+        "rivals": _rivals_as_json(plan.rivals),
         "cheapest_adequate": plan.cheapest or None,
         "assumptions": [
             {"judge": a.judge, "what": a.what, "value": a.value, "source": a.source}
@@ -305,6 +307,58 @@ def document(plan: Plan) -> dict[str, Json]:
     }
 
 
+def refusal_document(refusal: Refusal) -> dict[str, Json]:
+    """Write a refusal as JSON values: the keys of a plan that need no run, and `refused`."""
+    own = refusal.rivals[0]
+    return {
+        "schema": SCHEMA,
+        "campaign": refusal.campaign,
+        "policy": own.policy,
+        "items": refusal.n_items,
+        "arms": refusal.n_arms,
+        "mock": refusal.is_mock,
+        "cap_nano_usd": refusal.cap,
+        "target_half_width": refusal.target,
+        "refused": own.refused,
+        "sufficient_nano_usd": own.sufficient,
+        "rivals": _rivals_as_json(refusal.rivals),
+        "cheapest_adequate": refusal.cheapest or None,
+    }
+
+
+def _points(curve: Sequence[Point]) -> list[Json]:
+    return [
+        {
+            "spent_nano_usd": point.spent,
+            "calls": point.calls,
+            "seconds": round(point.seconds, 3),
+            "half_width": _number(point.half_width),
+        }
+        for point in curve
+    ]
+
+
+def _rivals_as_json(rivals: Sequence[Rival]) -> list[Json]:
+    return [
+        {
+            "name": rival.name,
+            "policy": rival.policy,
+            "judges": list(rival.judges),
+            "judgment_of": rival.whose or "panel",
+            "calls": rival.calls,
+            "spent_nano_usd": rival.spent,
+            "half_width": _number(rival.half_width),
+            "curve": _points(rival.curve),
+            "is_cut": rival.is_cut,
+            "needs_nano_usd": rival.needs,
+            "needs_is_extrapolated": rival.is_extrapolated,
+            "refused": rival.refused or None,
+            "sufficient_nano_usd": rival.sufficient,
+        }
+        for rival in rivals
+    ]
+
+
 def _range(found: Range, *, whole: bool = False) -> dict[str, Json]:
     values = {"low": found.low, "expected": found.expected, "high": found.high}
     return {key: round(x) if whole else round(x, 6) for key, x in values.items()}
@@ -318,28 +372,60 @@ def _number(x: float | None) -> float | None:
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """Write the plan as `plan` prints it and `run` shows it before anything is spent."""
-    arms = f" x {plan.n_arms} arms" if plan.n_arms > 1 else ""
-    cap = "no dollar cap" if plan.cap is None else f"cap {format_usd(plan.cap, decimals=2)} (hard)"
+    """Write the plan as `plan` prints it."""
     lines = [
-        (
-            f"campaign  {plan.campaign}   {plan.n_items:,} items{arms}   policy {plan.policy}"
-            f"   {cap}"
-        ),
-        *_table(plan.judges),
-        *_whole_list(plan),
-        _outlook(plan),
-        *_sheet(plan),
+        *_sums(plan),
         *_assumed(plan.assumptions),
-        *_rivals(plan),
+        *_rivals(plan.rivals, plan),
+        *_verdict(plan.rivals, plan),
         *(f"note      {note}" for note in plan.notes),
+        *_promise(plan),
     ]
+    return [printable(line) for line in lines]
+
+
+def run_lines(plan: Plan) -> list[str]:
+    """Write what `run` shows before anything is spent.
+
+    What a mock or a recorded judge is like is no assumption there: it is what will answer.
+    """
+    known = {judge.name for judge in plan.judges if judge.adapter in {"mock", "recorded"}}
+    is_known = plan.is_mock or len(known) == len(plan.judges)
+    matters = [a for a in plan.assumptions if not (is_known or a.judge in known)]
+    return [printable(line) for line in (*_sums(plan), *_assumed(matters), *_promise(plan))]
+
+
+def refusal_lines(refusal: Refusal) -> list[str]:
+    """Write what there is instead of a plan: what would do, and what the rivals can."""
+    own = refusal.rivals[0]
+    lines = (
+        _head(refusal.campaign, refusal, own.policy),
+        *_rivals(refusal.rivals, refusal),
+        *_verdict(refusal.rivals, refusal),
+    )
+    return [printable(line) for line in lines]
+
+
+def _head(campaign: str, of: Plan | Refusal, policy: str) -> str:
+    arms = f" x {of.n_arms} arms" if of.n_arms > 1 else ""
+    cap = "no dollar cap" if of.cap is None else f"cap {format_usd(of.cap, decimals=2)} (hard)"
+    return f"campaign  {campaign}   {of.n_items:,} items{arms}   policy {policy}   {cap}"
+
+
+def _sums(plan: Plan) -> Iterator[str]:
+    yield _head(plan.campaign, plan, plan.policy)
+    yield from _table(plan.judges)
+    yield from _whole_list(plan)
+    yield _outlook(plan)
+    yield from _sheet(plan)
+
+
+def _promise(plan: Plan) -> Iterator[str]:
     if plan.cap is not None:
-        lines.append(
+        yield (
             "The cap can't be passed at these prices: each call is held at its worst case before "
             "it is sent."
         )
-    return [printable(line) for line in lines]
 
 
 def _table(judges: Sequence[JudgePlan]) -> list[str]:
@@ -409,13 +495,18 @@ def _whole_list(plan: Plan) -> Iterator[str]:
 def _outlook(plan: Plan) -> str:
     parts = [f"expected  {_money(plan.spend)}", f"time {_time(plan)}"]
     found = plan.half_width
-    if found is not None:
+    if found is None:
+        parts.append("half-width unknown: these data would not determine it")
+    else:
         d = places(found.expected)
         parts.append(
             f"half-width \N{PLUS-MINUS SIGN}{number(found.expected, d)} "
             f"({number(found.low, d)} to {number(found.high, d)})"
         )
     if plan.target is not None:
+        if plan.at_cap is not None and plan.ends_by is StopReason.PRECISION:
+            width = number(plan.at_cap, places(plan.at_cap))
+            parts.append(f"at the end \N{PLUS-MINUS SIGN}{width}")
         parts.append(_target(plan, plan.target))
     return "   ".join(parts)
 
@@ -443,7 +534,15 @@ def _time(plan: Plan) -> str:
     low, high = (_spoken(s) for s in (plan.seconds.low, plan.seconds.high))
     span = high if low == high else f"{low} to {high}"
     limits = [f"{_limit(name)} {share:.0%}" for name, share in plan.bound_by.items()]
-    return f"{span} (limited by: {', '.join(limits[:2])})"
+    return f"{span} (limited by: {', '.join(limits[:2])}; {_at_a_time(plan)})"
+
+
+def _at_a_time(plan: Plan) -> str:
+    usable = f"{plural(plan.usable_concurrency, 'call')} at a time"
+    most = min(plan.max_in_flight, plan.window)
+    return (
+        usable if plan.usable_concurrency >= most else f"{usable} of {most}: the cap holds no more"
+    )
 
 
 def _spoken(seconds: float) -> str:
@@ -503,24 +602,38 @@ def _assumed(assumptions: Sequence[Assumption]) -> Iterator[str]:
         yield f"assumed   {judge or 'items'}: {'; '.join(stated)}"
 
 
-def _rivals(plan: Plan) -> Iterator[str]:
-    if len(plan.rivals) < 2:
+def _rivals(rivals: Sequence[Rival], of: Plan | Refusal) -> Iterator[str]:
+    if len(rivals) < 2:
         return
-    for rival in plan.rivals:
-        role = "policy" if rival is plan.rivals[0] else "rival"
+    for rival in rivals:
+        role = "policy" if rival is rivals[0] else "rival"
         whose = f" (the judgment of {rival.whose})" if rival.whose else ""
-        yield f"{role:<10}{rival.name}{whose}: {_showing(rival, plan)}"
-    if plan.cheapest:
+        yield f"{role:<10}{rival.name}{whose}: {_showing(rival, of)}"
+
+
+def _verdict(rivals: Sequence[Rival], of: Plan | Refusal) -> Iterator[str]:
+    """Name the cheapest adequate policy; beside it, what the campaign's own would need."""
+    own = rivals[0] if rivals else None
+    refused = "" if own is None or not own.refused else f"{own.name} {_short_of(own, of)}; "
+    if of.cheapest:
         what = "the most precise at the cap"
-        if plan.target is not None:
+        if of.target is not None:
             what = "the cheapest adequate policy"
-        yield f"{plan.cheapest} is {what} here."
+        yield f"{refused}{of.cheapest} is {what} here."
+    elif refused:
+        yield f"{refused}none of its rivals is adequate here."
 
 
-def _showing(rival: Rival, plan: Plan) -> str:
+def _short_of(rival: Rival, of: Plan | Refusal) -> str:
+    if rival.sufficient is None:
+        return f"can't work here: {rival.refused}"
+    n_units = of.n_items * of.n_arms
+    return f"would need {usd(rival.sufficient, 2)} for {plural(n_units, 'unit')}"
+
+
+def _showing(rival: Rival, plan: Plan | Refusal) -> str:
     if rival.refused:
-        enough = "" if rival.sufficient is None else f"would need {usd(rival.sufficient, 2)}: "
-        return f"{enough}{rival.refused}"
+        return _short_of(rival, plan)
     width = "no interval"
     if rival.half_width is not None:
         width = f"\N{PLUS-MINUS SIGN}{number(rival.half_width, places(rival.half_width))}"

@@ -372,6 +372,12 @@ _FLAGS = {
     "offset_depends_on_arm": "a judge is more lenient with one arm than with another, so under the "
     "target common the arms can't be compared; take the target panel",
     "judge_without_offset": "a judge's offset can't be told, so its answers stand uncorrected",
+    "judge_without_labels": "a judge has answered too few labelled items to be corrected, so its answers "
+    "stand uncorrected",
+    "slope_attenuated": "a judge was asked too seldom about the same unit for its noise to be known, so "
+    "the line that corrects it is too flat and pulls scores to the middle",
+    "bias_depends_on_arm": "held against the human labels, a judge is more lenient with one arm than with "
+    "another: no correction that is the same in all arms takes that out of their difference",
     "interaction_exceeds_noise": "judges differ on single items by more than their answers wobble: "
     "more answers of the same judges would not bring them together",
     "judges_no_random_sample": "these judges are no random sample of judges like them",
@@ -387,6 +393,42 @@ def flag(word: str) -> str:
 def policy(data: ReportData) -> list[str]:
     """Say what the policy did and why, in its own words."""
     return [str(sentence) for sentence in data.policy.get("says") or ()]
+
+
+def labels(data: ReportData) -> list[Grid]:
+    """Tabulate, for each entry, how judges agree with the human labels; empty without labels."""
+    found = {e.name: _agreement(e) for e in reversed(data.estimates) if e.diagnostics.get("labels")}
+    return [found[name] for name in reversed(found)]
+
+
+def _agreement(estimate: Estimate) -> Grid:
+    records: list[Mapping[str, Json]] = estimate.diagnostics["labels"]
+    head = ("judge", "labelled units", "bias", "standard error", "rms difference", "correlation")
+    is_corrected = "correction" in records[0]
+    rows = []
+    for of in records:
+        d = places(math.nan if of["se"] is None else 2 * of["se"])
+        rows.append(
+            (
+                of["judge"],
+                f"{of['n_units']:,}",
+                number(of["bias"], d),
+                number(of["se"], d + 1),
+                number(of["rms"], d),
+                f"{number(of['correlation'], 2)} {_range(of['lower'], of['upper'], 2)}",
+                *((of["correction"],) if is_corrected else ()),
+            )
+        )
+    criterion = estimate.diagnostics.get("criterion")
+    title = f"{estimate.name}: {criterion}" if criterion else estimate.name
+    return Grid(title, (*head, "corrected by") if is_corrected else head, tuple(rows))
+
+
+LABELS_NOTE = (
+    "Judges' means of each labelled unit, held against its label. Bias: judge less label. The rms "
+    "difference and the correlation contain what a judge wavers by. Labels speak for all items only if "
+    "the labelled ones are a random part of them."
+)
 
 
 def method(estimate: Estimate) -> str:
@@ -407,9 +449,19 @@ def method(estimate: Estimate) -> str:
 
 
 def outlook(data: ReportData) -> str | None:
-    """Say what doubling the spend could buy; None where nothing can be said."""
-    known = data.half_widths
-    if not known or not data.spend.settled:
+    """Say what doubling the spend could buy; None where nothing can be said.
+
+    Only widths of a panel's means over items like these, from Student's or Wilson's intervals, shrink
+    with the square root of the number of items. Those of single units, of these items, of an anchor
+    or a population of judges, and sequences do not, or for other reasons.
+    """
+    known, answer = data.half_widths, data.answer
+    if not known or not data.spend.settled or answer is None:
+        return None
+    is_mean = answer.target in {"arms", "difference"} and "items like these" in answer.estimand
+    is_plain = answer.interval in {"t", "wilson"} and not answer.watching_covered
+    is_panel = "anchor" not in data.policy and "judges like these" not in answer.estimand
+    if not (is_mean and is_plain and is_panel):
         return None
     if data.n_units_answered >= data.n_units:
         return (
@@ -424,10 +476,13 @@ def outlook(data: ReportData) -> str | None:
     )
 
 
+NO_LABELS = "No human labels: a bias that judges share can't be seen, whatever the interval."
+
+
 def limits(data: ReportData) -> list[str]:
     """List what these numbers cannot tell."""
-    lines = [
-        "Judges can share a bias; no interval here shows it, only human labels can.",
+    lines = [] if data.identity.get("labels") else [NO_LABELS]
+    lines += [
         "An interval is about what these judges would say of its estimand, not about the truth.",
     ]
     if data.estimates and not all(e.watching_covered for e in data.estimates):
@@ -565,7 +620,10 @@ def grids(estimate: Estimate) -> list[Grid]:
             tuple(tuple(map(_cell, record.values())) for record in value),
         )
         for key, value in estimate.diagnostics.items()
-        if isinstance(value, list) and value and all(_is_record(r, value[0]) for r in value)
+        if key != "labels"  # these have a section of their own
+        and isinstance(value, list)
+        and value
+        and all(_is_record(r, value[0]) for r in value)
     ]
 
 

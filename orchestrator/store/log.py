@@ -100,7 +100,7 @@ def unchecked(lines: Iterable[Line]) -> Iterator[Row]:
 
 
 def audit(
-    lines: Iterable[Line], blobs: Iterable[tuple[str, bytes]], end: tuple[int, bytes] | None
+    lines: Iterable[Line], blobs: Iterable[tuple[str, bytes]], end: tuple[int, bytes]
 ) -> Iterator[Fault]:
     """Compare a log with its own hashes: rows, blobs, and where it is known to `end`."""
     previous, seq = GENESIS, 0
@@ -116,7 +116,7 @@ def audit(
             decode(line.kind, line.version, line.body)
         except ValueError as exc:
             yield Fault(line.seq, f"the {line.kind} row can't be read: {exc}")
-    if end is not None and end != (seq, previous):
+    if end != (seq, previous):
         yield Fault(seq, f"the log ends at row {seq}; it was written up to row {end[0]}")
     for name, data in blobs:
         if digest(data) != name:

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import anyio
 from anyio import to_thread
 
 from orchestrator.core.errors import CorruptLog, SchemaTooNew, StorageFailed, StoreError
-from orchestrator.core.events import Event, Reopened, Stopped
+from orchestrator.core.events import GENESIS, Event, Reopened, Stopped
 from orchestrator.core.ids import Seq
 from orchestrator.core.ports import Row
 from orchestrator.store.codec import decode, digest
@@ -33,7 +34,8 @@ LOCK_NAME = "run.lock"
 E = TypeVar("E", bound=Event)
 
 _SELECT_LAST = "SELECT kind, version, body FROM events"
-_READ = "SELECT seq, kind, version, body, link, at FROM events WHERE seq > ? ORDER BY seq"
+_READ = "SELECT seq, kind, version, body, link, at FROM events ORDER BY seq"
+_READ_BLOBS = "SELECT digest, data FROM blobs"
 
 
 @dataclass(slots=True)
@@ -77,17 +79,18 @@ class SqliteStore:
 
         Raises
         ------
-        RunLocked, SchemaTooNew, StoreError
-            Another process owns it; a later version wrote it; it is no run.
+        RunLocked, SchemaTooNew, CorruptLog, StoreError
+            Another process owns it; a later version wrote it; its file is damaged; it is no run.
         """
         path = _existing(directory)
         lock = RunLock(directory / LOCK_NAME)
         try:
             db = _checked(sqlite3.connect(path, check_same_thread=False), path)
+            with _undamaged():
+                return cls(directory, _tuned(db), lock)
         except StoreError:
             lock.release()
             raise
-        return cls(directory, _tuned(db), lock)
 
     @property
     def head(self) -> bytes:
@@ -108,12 +111,10 @@ class SqliteStore:
             A row is not as it was written, or the log ends before the last commit did.
         """
         chain = Chain()
-        lines = (Line(*row) for row in self._db.execute(_READ, (0,)))
-        for row in chain.follow(lines):
+        for row in chain.follow(_lines(self._db)):
             if row.seq > after:
                 yield row
-        end = self._db.execute("SELECT seq, link FROM progress").fetchone()
-        if end is not None and end != (chain.seq, chain.last):
+        if (end := _end(self._db)) != (chain.seq, chain.last):
             raise CorruptLog(
                 f"the log ends at row {chain.seq}; it was written up to row {end[0]}; "
                 "run `sortition verify`",
@@ -188,12 +189,20 @@ class SqliteStore:
 
 
 class SqliteReader:
-    """Reads a run, also while its writer is at work; writes nothing."""
+    """Reads a run, also while its writer is at work; changes nothing in it.
+
+    Raises
+    ------
+    StoreError
+        It is no run. `CorruptLog`, here and in every method: its file is damaged.
+    """
 
     def __init__(self, directory: Path) -> None:
         path = _existing(directory)
-        uri = f"{path.absolute().as_uri()}?mode=ro"
+        # Only a connection that may write tidies up run.db-wal and run.db-shm when it closes.
+        uri = f"{path.absolute().as_uri()}?mode=rw"
         self._db = _checked(sqlite3.connect(uri, uri=True, check_same_thread=False), path)
+        self._db.execute("PRAGMA query_only = ON")
         self._chain = Chain()
 
     @property
@@ -211,8 +220,13 @@ class SqliteReader:
         names = [kind.__name__ for kind in kinds]
         marks = ", ".join("?" * len(names))
         query = f"{_SELECT_LAST} WHERE kind IN ({marks}) ORDER BY seq DESC LIMIT 1"
-        row = self._db.execute(query, names).fetchone()
-        return None if row is None else cast("E", decode(*row))
+        row = next(_rows(self._db, query, *names), None)
+        if row is None:
+            return None
+        try:
+            return cast("E", decode(*row))
+        except ValueError as exc:
+            raise CorruptLog(f"the last {row[0]} row can't be read: {exc}", seq=0) from exc
 
     def stop(self) -> Stopped | None:
         """Give the stop that the run has come to, None while it can go on."""
@@ -222,16 +236,15 @@ class SqliteReader:
     def read(self, after: int = 0) -> Iterator[Row]:
         """Read rows in order from the first."""
         self._chain = Chain()
-        lines = (Line(*row) for row in self._db.execute(_READ, (0,)))
-        return (row for row in self._chain.follow(lines) if row.seq > after)
+        return (row for row in self._chain.follow(_lines(self._db)) if row.seq > after)
 
     def read_unchecked(self) -> Iterator[Row]:
         """Read rows whatever their hashes say."""
-        return unchecked(Line(*row) for row in self._db.execute(_READ, (0,)))
+        return unchecked(_lines(self._db))
 
     def progress(self) -> bytes | None:
         """Read what the run was doing at its last commit, without reading the log."""
-        row = self._db.execute("SELECT body FROM progress").fetchone()
+        row = next(_rows(self._db, "SELECT body FROM progress"), None)
         return row[0].encode() if row and row[0] else None
 
     def get_blob(self, digest: str) -> bytes | None:
@@ -239,10 +252,13 @@ class SqliteReader:
         return _blob(self._db, digest)
 
     def audit(self) -> Iterator[Fault]:
-        """Compare the log with its own hashes."""
-        end = self._db.execute("SELECT seq, link FROM progress").fetchone()
-        lines = (Line(*row) for row in self._db.execute(_READ, (0,)))
-        return audit(lines, self._db.execute("SELECT digest, data FROM blobs"), end)
+        """Compare the log with its own hashes, as it stands at one moment."""
+        self._db.execute("BEGIN")
+        try:
+            blobs = cast("Iterator[tuple[str, bytes]]", _rows(self._db, _READ_BLOBS))
+            yield from audit(_lines(self._db), blobs, _end(self._db))
+        finally:
+            self._db.rollback()
 
     def close(self) -> None:
         """Close the file."""
@@ -266,10 +282,13 @@ def _tuned(db: sqlite3.Connection) -> sqlite3.Connection:
 def _checked(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     """Give a connection back if it leads to a log that this version reads; else close it."""
     try:
-        (version,) = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+        with _undamaged(str(path)):
+            (version,) = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
         is_later = int(version) > SCHEMA_VERSION
-    except (sqlite3.DatabaseError, TypeError, ValueError) as exc:
+    except (StoreError, TypeError, ValueError) as exc:
         db.close()
+        if isinstance(exc, StoreError):
+            raise
         raise StoreError(f"{path} is not a log of Sortition: {exc}") from exc
     if is_later:
         db.close()
@@ -279,6 +298,33 @@ def _checked(db: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     return db
 
 
+@contextmanager
+def _undamaged(name: str = DB_NAME) -> Iterator[None]:
+    """Say of a file that SQLite can't read that it is damaged."""
+    try:
+        yield
+    except sqlite3.ProgrammingError:
+        raise  # a bug of ours
+    except sqlite3.DatabaseError as exc:
+        raise CorruptLog(f"{name} is damaged, or is not a log of Sortition: {exc}", seq=0) from exc
+
+
+def _rows(db: sqlite3.Connection, query: str, *values: object) -> Iterator[tuple[Any, ...]]:
+    with _undamaged():
+        # Not from the cursor itself, which would be closed with this: maybe after its connection.
+        yield from map(tuple, db.execute(query, values))
+
+
+def _lines(db: sqlite3.Connection) -> Iterator[Line]:
+    return (Line(*row) for row in _rows(db, _READ))
+
+
+def _end(db: sqlite3.Connection) -> tuple[int, bytes]:
+    """Give the last row that was committed and its link; without a progress row nothing was."""
+    row = next(_rows(db, "SELECT seq, link FROM progress"), None)
+    return (0, GENESIS) if row is None else (row[0], row[1])
+
+
 def _blob(db: sqlite3.Connection, digest: str) -> bytes | None:
-    row = db.execute("SELECT data FROM blobs WHERE digest = ?", (digest,)).fetchone()
-    return row[0] if row else None
+    row = next(_rows(db, "SELECT data FROM blobs WHERE digest = ?", digest), None)
+    return None if row is None else row[0]

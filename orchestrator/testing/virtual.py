@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import anyio
 import trio.testing
 
-from orchestrator.core.events import Event
+from orchestrator.core.events import Event, Started
 from orchestrator.core.ports import Store
 from orchestrator.engine.crew import Crew
 from orchestrator.engine.fold import State
@@ -84,14 +84,18 @@ def run_virtually(
 
 async def _start(state: State, store: Store, first: Sequence[Event]) -> None:
     take_up(state, store.read())
-    if not state.is_opened:
+    is_new = not state.is_opened
+    if is_new:
         state.apply(state.crew.opened)
         await store.append([state.crew.opened])
-    mended = repair(state)
+    events = repair(state)
     for event in first:
         state.apply(event)
-    if mended or first:
-        await store.append([*mended, *first])
+    events += first
+    if state.stopped is None and (events or not is_new):
+        events.append(Started(about={}))
+    if events:
+        await store.append(events)
 
 
 async def _interrupt(scheduler: Scheduler, at_s: float) -> None:

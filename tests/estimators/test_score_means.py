@@ -733,7 +733,7 @@ def test_units_of_one_question_are_scored_each():
 @pytest.mark.parametrize(
     ("entry", "of", "said"),
     [
-        ({"calibration": "anchors"}, study(), "labels of known score"),
+        ({"calibration": "anchors"}, study(), "there are no labels"),
         ({"check": "group_sequential"}, study(), "no group-sequential bounds"),
         ({"check": "anytime", "per": "unit"}, study(), "scores of units have no sequence"),
         ({"check": "anytime", "population": "these_items"}, study(), "these_items use end"),

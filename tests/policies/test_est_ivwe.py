@@ -401,6 +401,59 @@ def test_a_free_judge_counts_at_its_shadow_price():
         )
 
 
+# --- labels ------------------------------------------------------------------------------------
+
+
+def labelled(study, *units):
+    labels = np.full((study.frame.n_units, 1), np.nan)
+    labels[list(units)] = 0.5
+    return replace(study, labels=labels)
+
+
+def pilot_units(market):
+    """List the units of the pilot in the order in which they were first asked about."""
+    return list(dict.fromkeys(q.units[0] for q in market.asked if q.purpose is Purpose.PILOT))
+
+
+@pytest.mark.parametrize("target", ["panel", "common"])
+def test_labelled_units_are_explored_first_and_by_every_judge(target):
+    """In a random order of their own; the others follow in the order that they had without labels."""
+    study = a_study(30 * 40 * 6, [1, 2, 3], n_items=40)
+    people = (3, 17, 22, 31, 38)
+    given = Market(labelled(study, *people), target=target, calibration="anchors").run()
+    plain = Market(study, target=target).run()
+    order = pilot_units(given)
+    assert set(order[:5]) == set(people)
+    assert order[:5] != list(people)
+    assert order[5:] == [u for u in pilot_units(plain) if u not in people]
+    assert (given.counts(Purpose.PILOT)[list(people)] >= 2).all()
+
+
+@pytest.mark.parametrize("n_labelled", [8, 50, 100])
+def test_a_pilot_of_judges_takes_in_all_labelled_units(n_labelled):
+    """With fewer repeats where the money asks for it, at least two, and half the money at most."""
+    study = a_study(8 * 100 * 3, [1, 2], n_items=100)
+    market = Market(labelled(study, *range(n_labelled)), calibration="anchors").run()
+    pilot = market.counts(Purpose.PILOT)
+    assert (pilot[:n_labelled] >= 2).all()
+    assert market.spent(Purpose.PILOT) <= study.cap / 2
+    assert market.spent(Purpose.POLICY) > 0
+    assert (market.counts(Purpose.POLICY) >= 1).all()
+
+
+def test_an_item_with_a_labelled_arm_is_explored_in_all_arms():
+    study = a_study(30 * 40 * 3, [1, 2], n_items=20, n_arms=2)
+    market = Market(labelled(study, 7, 30), target="common", calibration="anchors").run()
+    assert set(pilot_units(market)[:4]) == {6, 7, 30, 31}
+
+
+def test_labels_change_nothing_without_anchors_and_anchors_want_them():
+    study = a_study(30 * 20 * 3, [1, 2], n_items=20)
+    assert Market(labelled(study, 4)).run().asked == Market(study).run().asked
+    with pytest.raises(ValueError, match="there are no labels"):
+        Market(study, calibration="anchors")
+
+
 # --- failures ----------------------------------------------------------------------------------
 
 

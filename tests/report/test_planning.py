@@ -20,10 +20,14 @@ from orchestrator.report.planning import (
     PriceSheet,
     Prompts,
     Range,
+    Refusal,
     Rival,
     WholeList,
     document,
     plan_lines,
+    refusal_document,
+    refusal_lines,
+    run_lines,
 )
 
 PLAN = Plan(
@@ -43,6 +47,7 @@ PLAN = Plan(
             calls=310,
             expected=1_550_000_000,
             ceiling=6_000_000,
+            concurrency=8,
         ),
         JudgePlan(
             name="小さい",
@@ -52,6 +57,7 @@ PLAN = Plan(
             calls=62_000,
             expected=4_000_000_000,
             ceiling=3_300_000,
+            concurrency=8,
         ),
         JudgePlan(
             name="local",
@@ -61,6 +67,7 @@ PLAN = Plan(
             calls=0,
             expected=0,
             ceiling=0,
+            concurrency=4,
         ),
     ),
     whole_list=None,
@@ -71,6 +78,8 @@ PLAN = Plan(
     at_cap=0.07,
     needs=6_006_000_000,
     needs_is_extrapolated=False,
+    window=80,
+    max_in_flight=96,
     usable_concurrency=80,
     in_flight=17.2,
     bound_by={"judge:large": 0.7, "start:large": 0.2, "last": 0.1},
@@ -111,7 +120,8 @@ def test_the_lines_stand_in_columns():
     assert lines[5] == "the list  has no end of its own: money, target or a limit ends the run"
     assert lines[6] == (
         "expected  $5.20-7.90   time 18 min to 35 min (limited by: large's concurrency 70%, "
-        "large's slow start 20%)   half-width ±0.100 (0.095 to 0.100)   target ±0.1 at about $6.01"
+        "large's slow start 20%; 80 calls at a time)   half-width ±0.100 (0.095 to 0.100)   "
+        "at the end ±0.070   target ±0.1 at about $6.01"
     )
     assert lines[7:] == [
         "prices    genai-prices 1, newest price of 2026-11-20 (10 days old)",
@@ -145,6 +155,8 @@ def test_what_ends_a_run_is_said_where_the_worst_case_passes_the_cap():
         ({"seconds": Range(low=0, expected=0, high=0)}, "no judge is waited for"),
         ({"seconds": Range(low=3.21, expected=5, high=8000)}, "time 3.2 s to 2.2 h"),
         ({"cap": None}, "no dollar cap"),
+        ({"usable_concurrency": 4}, "4 calls at a time of 80: the cap holds no more)"),
+        ({"half_width": None}, "half-width unknown: these data would not determine it"),
         ({"bound_by": {"window": 1.0}}, "limited by: the window 100%"),
     ],
 )
@@ -195,9 +207,55 @@ def test_rivals_are_shown_with_what_they_come_to():
             "rival     alone (the judgment of large): ±0.100 with 900 calls for $6.00, and more is left; "
             "does not reach the target"
         ),
-        "rival     est_ivwe: would need $75.66: 2,400 units want more",
+        "rival     est_ivwe: would need $75.66 for 2,400 units",
         "two_phase is the cheapest adequate policy here.",
     ]
+
+
+def test_above_a_run_stands_what_is_assumed_of_judges_that_are_not_known():
+    """A mock or a recording is what will answer; of a live judge it matters what was assumed."""
+    lines = run_lines(PLAN)
+    assert [line for line in lines if line.startswith("assumed")] == [
+        "assumed   large: sd 0.61, output tokens 250 (assume); missing 0.01 (default)"
+    ]
+    assert not any(line.startswith("note") for line in lines)
+    assert lines[-1].startswith("The cap can't be passed")
+    assert not any(line.startswith("assumed") for line in run_lines(replace(PLAN, is_mock=True)))
+
+
+def test_a_refusal_shows_what_would_do():
+    """The policy's own need, then the cheapest adequate of its rivals."""
+    own = Rival(
+        name="est_ivwe",
+        policy="est_ivwe",
+        judges=("large",),
+        refused="too little",
+        sufficient=75_660_000_000,
+    )
+    other = Rival(
+        name="uniform", policy="uniform", judges=("large",), calls=9, spent=10**9, half_width=0.1
+    )
+    refusal = Refusal(
+        campaign="prompt-v2",
+        n_items=1200,
+        n_arms=2,
+        is_mock=False,
+        cap=20_000_000_000,
+        target=0.1,
+        rivals=(own, other),
+        cheapest="uniform",
+    )
+    assert refusal_lines(refusal)[1::2] == [
+        "policy    est_ivwe: would need $75.66 for 2,400 units",
+        "est_ivwe would need $75.66 for 2,400 units; uniform is the cheapest adequate policy here.",
+    ]
+    nobody = replace(refusal, cheapest="", rivals=(replace(own, sufficient=None), other))
+    assert refusal_lines(nobody)[-1] == (
+        "est_ivwe can't work here: too little; none of its rivals is adequate here."
+    )
+    found = json.loads(json.dumps(refusal_document(refusal), allow_nan=False))
+    assert found["sufficient_nano_usd"] == 75_660_000_000
+    assert [rival["name"] for rival in found["rivals"]] == ["est_ivwe", "uniform"]
 
 
 def test_the_document_holds_nothing_that_json_has_not():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -226,6 +227,29 @@ def test_limits_name_what_these_numbers_cannot_tell(log, make):
         assert word.lower() in text.lower()
 
 
+def test_a_shared_bias_is_a_limit_only_without_human_labels(log, make):
+    bare = wording.limits(summarise(log.opened().look(make.estimate()).rows))
+    assert bare[0] == wording.NO_LABELS
+    log.rows.clear()
+    given = wording.limits(summarise(log.opened(labels={"n": 4}).look(make.estimate()).rows))
+    assert given == bare[1:]
+
+
+def test_agreement_with_labels_is_a_table_of_its_own(log, make):
+    """Unknown figures are dashes; the correction is a column where there is one."""
+    row = {"judge": "a", "n_units": 1200, "bias": 0.254, "se": 0.031, "rms": 0.5}
+    row |= {"correlation": 0.814, "lower": 0.75, "upper": 0.86, "correction": "line", "slope": 1.2}
+    unknown = dict.fromkeys(row) | {"judge": "b", "n_units": 0, "correction": "none"}
+    found = make.estimate(diagnostics={"criterion": "tone", "labels": [row, unknown]})
+    (grid,) = wording.labels(summarise(log.opened().look(found, found).rows))
+    assert grid.title == "scores: tone"
+    assert grid.head[-1] == "corrected by"
+    assert grid.rows[0] == ("a", "1,200", "0.254", "0.0310", "0.500", "0.81 [0.75, 0.86]", "line")
+    dash = "\N{EN DASH}"
+    assert grid.rows[1] == ("b", "0", dash, dash, dash, f"{dash} not known", "none")
+    assert wording.grids(found) == []
+
+
 def test_worst_cases_stand_beside_estimates_where_something_is_missing(make):
     by_name = {"n_items": [4], "missing": [2], "worst_lower": [3.0], "worst_upper": [4.5]}
     shown = wording.columns_of(make.estimate(diagnostics={"by_name": by_name}), [0])
@@ -256,3 +280,32 @@ def test_the_command_that_was_given_is_the_one_to_repeat(log):
     assert wording.command(summarise(log.rows)) == "sortition run campaign.yaml --seed 7"
     log.add(Started(about={"command": "sortition run x.yaml"}))
     assert wording.command(summarise(log.rows)) == "sortition run x.yaml"
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_said"),
+    [
+        ({}, True),
+        ({"interval": "wilson"}, True),
+        ({"target": "units"}, False),
+        ({"estimand": "mean over these items, judged by this panel"}, False),
+        ({"estimand": "mean over items like these, judged by judges like these"}, False),
+        ({"interval": "betting"}, False),
+        ({"interval": "asymptotic sequence", "watching_covered": True}, False),
+    ],
+)
+def test_what_more_money_buys_is_said_only_where_the_root_law_holds(log, make, changes, is_said):
+    log.opened(items=tuple("abcdefgh"), estimate=[{"name": "scores"}]).judged(0, 3)
+    log.stop(StopReason.BUDGET).look(make.estimate(**changes), settled=5_000_000, is_final=True)
+    said = wording.outlook(summarise(log.rows))
+    assert (said is not None) == is_said
+    assert said is None or "would bring it to about ±0.42" in said
+
+
+def test_what_more_money_buys_with_an_anchor_is_not_guessed(log, make):
+    log.opened(items=tuple("abcdefgh"), estimate=[{"name": "scores"}]).judged(0, 3)
+    log.stop(StopReason.BUDGET)
+    log.look(make.estimate(), settled=5_000_000, is_final=True)
+    data = summarise(log.rows)
+    assert wording.outlook(data) is not None
+    assert wording.outlook(replace(data, policy={"anchor": "large"})) is None

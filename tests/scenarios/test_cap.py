@@ -15,7 +15,7 @@ from orchestrator.core.errors import (
     TimedOut,
 )
 from orchestrator.core.events import Asked, CapChanged, Declined, Reopened, Sent, Stopped
-from orchestrator.core.stopping import StopReason
+from orchestrator.core.stopping import COMPLETE, StopReason
 from orchestrator.core.wire import Billing, Finish
 from orchestrator.engine.fold import State
 from orchestrator.engine.scheduler import Operation
@@ -154,7 +154,7 @@ def check_a_world(world):
         run = run_virtually(crew, run.store, archive, watch=watch, operation=operation)
     for new_cap in world["new_caps"]:
         account = run.state.ledger.campaign
-        if new_cap < account.settled + account.uncertain:
+        if new_cap in range(account.committed) or new_cap == cap or run.state.stopped in COMPLETE:
             continue
         cap = new_cap
         changed = [

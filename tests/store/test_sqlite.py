@@ -3,12 +3,13 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 
 import anyio
 import anyio.lowlevel
 import pytest
 
-from orchestrator.core.errors import RunLocked, SchemaTooNew, StorageFailed, StoreError
+from orchestrator.core.errors import CorruptLog, RunLocked, SchemaTooNew, StorageFailed, StoreError
 from orchestrator.store.sqlite import SqliteReader, SqliteStore
 from orchestrator.testing.stores import StoreContract, asked
 
@@ -155,7 +156,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path):
         SqliteStore.open(tmp_path)
     (tmp_path / "run.db").write_text("not a database, but long enough to be read as one" * 40)
     for opens in (SqliteReader, SqliteStore.open, SqliteStore.open):
-        with pytest.raises(StoreError, match="is not a log of Sortition"):
+        with pytest.raises(StoreError, match="not a log of Sortition"):
             opens(tmp_path)
 
 
@@ -192,6 +193,7 @@ def test_any_failure_of_a_commit_is_heard_by_all_that_wait(tmp_path, monkeypatch
         ("DELETE FROM events WHERE seq = 3", "gone"),
         ("DELETE FROM events WHERE seq = 4", "the log ends at row 3"),
         ("UPDATE blobs SET data = X'00'", "blob"),
+        ("DELETE FROM progress", "written up to row 0"),
     ],
 )
 def test_an_audit_names_what_was_changed(tmp_path, tamper, what):
@@ -207,6 +209,74 @@ def test_an_audit_names_what_was_changed(tmp_path, tamper, what):
     faults = [fault.what for fault in reader.audit()]
     reader.close()
     assert any(what in fault for fault in faults), faults
+
+
+def test_an_audit_sees_one_moment_of_a_run_under_way(tmp_path):
+    """Rows that are committed while it reads are neither missing nor too many."""
+    store = SqliteStore.create(tmp_path)
+    anyio.run(store.append, [asked(0)])
+    reader = SqliteReader(tmp_path)
+    real = reader._db
+
+    class Slow:
+        """Lets the writer commit between two statements."""
+
+        def execute(self, query, values=()):
+            cursor = real.execute(query, values)
+            if "progress" in query:
+                anyio.run(store.append, [asked(1)])
+            return cursor
+
+        def rollback(self):
+            real.rollback()
+
+    reader._db = Slow()
+    assert list(reader.audit()) == []
+    reader._db = real
+    assert len(list(reader.read())) == 2
+    reader.close()
+    store.close()
+
+
+def damage(path):
+    """Overwrite the pages behind the first, where the rows are."""
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(data)
+
+
+def test_a_damaged_file_is_a_corrupt_log_for_whoever_reads_it(tmp_path):
+    store = SqliteStore.create(tmp_path)
+    anyio.run(store.append, [asked(q) for q in range(500)])
+    store.close()
+    damage(tmp_path / "run.db")
+
+    def read():
+        with closing(SqliteReader(tmp_path)) as reader:
+            return list(reader.read())
+
+    def audit():
+        with closing(SqliteReader(tmp_path)) as reader:
+            return list(reader.audit())
+
+    def go_on():
+        with closing(SqliteStore.open(tmp_path)) as opened:
+            return list(opened.read())
+
+    for use in (read, audit, go_on, go_on):
+        with pytest.raises(CorruptLog, match="damaged"):
+            use()
+
+
+def test_a_log_whose_progress_is_gone_is_not_gone_on_with(tmp_path):
+    store = SqliteStore.create(tmp_path)
+    anyio.run(store.append, [asked(0)])
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "run.db")) as db:
+        db.execute("DELETE FROM progress")
+        db.commit()
+    with closing(SqliteStore.open(tmp_path)) as opened, pytest.raises(CorruptLog):
+        list(opened.read())
 
 
 def test_the_log_can_be_read_with_any_tool(tmp_path):
