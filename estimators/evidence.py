@@ -24,6 +24,9 @@ from estimators.intervals import Array, Interval, worst_case
 from estimators.offsets import Offsets, judge_offsets
 from estimators.targets import Design, proportional
 
+_CHANCE = 0.05
+"""Level at which judges are said to differ by more than their noise."""
+
 
 class Evidence:
     """The sums of a look, and what they say of cells, judges and missing verdicts.
@@ -104,13 +107,17 @@ class Evidence:
 
     @cached_property
     def exceeds_noise(self) -> bool:
-        """Whether judges' own views of units outweigh the noise that is left in the cells' means."""
+        """Whether judges' own views of units outweigh the noise that is left in the cells' means.
+
+        They must be there beyond chance: by their interval, or by the test of disagreement.
+        """
         counted, found = self.counted, self.interaction
         rest = np.where(
             counted.answered, self.noise[:, None, None] / np.maximum(counted.count, 1), 0
         )
         left = float(rest.sum() / max(counted.answered.sum(), 1))
-        return found.lower > 0 and found.variance > left
+        is_there = found.lower > 0 or self.disagreement.p < _CHANCE
+        return is_there and found.variance > left
 
     @cached_property
     def offset_depends_on_arm(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from estimators.evidence import Evidence
-from estimators.intervals import FEW, Array, hoeffding, t_interval
+from estimators.intervals import FEW, FLAT, Array, hoeffding, t_interval
 from orchestrator.core.estimate import Status
 
 Columns = dict[str, list[Any]]
@@ -61,7 +61,8 @@ def unit_columns(evidence: Evidence) -> Columns:
     lower, upper = hoeffding(value, n_equivalent, scoring.span, left, scoring.low, scoring.high)
     lower = np.maximum(lower - beside, scoring.low)
     upper = np.minimum(upper + beside, scoring.high)
-    many = (n_answers >= FEW) & is_known & (df > 0) & (se > 0)
+    # Answers that are all equal say nothing of their spread.
+    many = (n_answers >= FEW) & is_known & (df > 0) & (se > FLAT * scoring.span)
     lower[many], upper[many] = t_interval(
         value[many], se[many], df[many], level, scoring.low, scoring.high
     )

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -186,8 +186,10 @@ class OwnLoop:
         Raises
         ------
         ConfigError
-            The question is not under way, or a number was told where there are several criteria.
+            The question is not under way, a number was told where there are several criteria, or
+            the usage holds anything but whole numbers from 0 up.
         """
+        _check_usage(q, usage)
         return self._call(self._tell, QNo(q), verdict, usage, served_model)
 
     def tell_missing(
@@ -209,8 +211,9 @@ class OwnLoop:
         Raises
         ------
         ConfigError
-            The question is not under way, or there is no such reason.
+            The question is not under way, there is no such reason, or the usage is no usage.
         """
+        _check_usage(q, usage)
         try:
             why = MissingReason(reason)
             expected = BILLING[why] if usage is None else Billing.YES
@@ -390,6 +393,18 @@ class OwnLoop:
         """Close the run; a failed one is closed already."""
         if not self._has_failed:
             self.close()
+
+
+def _check_usage(q: int, usage: object) -> None:
+    """Refuse what would make money go backwards, or in fractions."""
+    if usage is None:
+        return
+    counts = astuple(usage) if isinstance(usage, Usage) else ("",)
+    if not all(type(n) is int and 0 <= n <= _MOST_TOKENS for n in counts):
+        raise ConfigError(f"question {q}: wants a Usage of whole numbers from 0 up, not {usage!r}")
+
+
+_MOST_TOKENS = 10**12
 
 
 def _as_reply(q: int, verdict: Verdict, criteria: tuple[Criterion, ...]) -> str:

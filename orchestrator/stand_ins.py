@@ -269,8 +269,10 @@ def _mock(config: MockConfig, setting: JudgeSetting) -> MockJudge:
 
 def _recording(entry: JudgeEntry, setting: JudgeSetting) -> RecordedJudge:
     from judges.recorded import RecordedJudge as Recorded  # noqa: PLC0415  # only where one plays
+    from orchestrator.recordings import source  # noqa: PLC0415  # the same
 
-    return Recorded(entry.recorded, setting)
+    recording = source(entry.recorded.path).recording
+    return Recorded(entry.recorded, replace(setting, recording=recording))
 
 
 def _truth(blueprint: Blueprint, study: Study, units: Sequence[int]) -> NDArray[np.float64] | None:

@@ -324,6 +324,10 @@ class EstIvwe:
                 f"Pilot: {n_judges} judge{'' if n_judges == 1 else 's'} asked {pilot.repeats} times "
                 f"about {pilot.n_blocks:,} of {self._n_blocks:,} {what}s."
             )
+        if self._is_final and self._never_scored().any():
+            silent = zip(self._study.panel, self._never_scored(), strict=True)
+            these = ", ".join(p.name for p, is_silent in silent if is_silent)
+            yield f"No valid answer came from {these} in the pilot; more money would be lost there."
         if self._is_short:
             yield f"The money does not buy an answer for every {what} and judge that the plan wants."
         distance = self._about.get("distance_to_oracle")
@@ -502,7 +506,7 @@ class EstIvwe:
         If that does not buy what every block must have, that is planned all the same, and the money
         ends in the random order.
         """
-        is_usable = np.array([seat.is_usable for seat in self._seats])
+        is_usable = np.array([seat.is_usable for seat in self._seats]) & ~self._never_scored()
         weights = np.where(is_usable & self._pilot.used, self._omega, 0.0)
         if not is_usable.any() or (self.target == "panel" and not weights.any()):
             return
@@ -604,6 +608,11 @@ class EstIvwe:
             most[:, ~self._pilot.used] = 0
         most[:, ~is_usable] = 0
         return np.asarray(np.maximum(most, issued))
+
+    def _never_scored(self) -> NDArray[np.bool_]:
+        """Say which judges gave no valid answer in the whole pilot: more money would be lost on them."""
+        told = self._table(self._n_told).sum(axis=(0, 1))
+        return np.asarray((told > 0) & (self._table(self._n_scored).sum(axis=(0, 1)) == 0))
 
     def _prices(self) -> Counts:
         """Price one valid answer of each judge about each block, (n_blocks, n_judges) nano-USD.

@@ -43,13 +43,13 @@ class EstIvweConfig(BaseModel):
     p: Annotated[float | Literal["inf"], BeforeValidator(_norm)] = 2.0
     mode: Literal["shrink", "plain"] = "shrink"
     target: Target | None = None
-    weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] | None = None
+    weights: dict[str, Annotated[float, Field(ge=0, le=1e6)]] | None = None
     calibration: Literal["none", "relative", "anchors"] = "relative"
     on_small_budget: Literal["error", "degrade"] = "error"
-    shrinkage: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["eb"] = 3.0
+    shrinkage: Annotated[float, Field(ge=0, le=1e6)] | Literal["eb"] = 3.0
     reuse_exploration: Literal["none", "pooled"] = "none"
     pilot_repeats: Annotated[int, Field(ge=2)] | Literal["auto", "theory"] = "auto"
-    tau: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["auto", "theory"] = "auto"
+    tau: Annotated[float, Field(ge=0, le=1e12)] | Literal["auto", "theory"] = "auto"
     delta: Annotated[float, Field(gt=0, lt=1)] = 0.05
     criterion: str | None = None
 

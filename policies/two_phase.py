@@ -222,11 +222,13 @@ class _Seat:
     is_down: bool = False
     is_gone: bool = False
     is_declined: bool = False
+    is_silent: bool = False
+    """Whether it gave no valid answer in the whole pilot."""
 
     @property
     def is_lost(self) -> bool:
         """Whether it can't be asked any more, unless something changes."""
-        return self.is_gone or self.is_declined
+        return self.is_gone or self.is_declined or self.is_silent
 
     @property
     def has_work(self) -> bool:
@@ -451,6 +453,11 @@ class TwoPhase:
         n_pilot_units = self._n_pilot * self._frame.n_arms
         if self._anchor.n_piloted < n_pilot_units:
             return
+        # More money would buy more of the same.
+        seen = self._scores[self._anchor.judge]
+        self._anchor.is_silent = self._n_pilot > 0 and bool(np.isnan(seen).all())
+        if self._anchor.is_silent:
+            return
         live = [seat for seat in self._candidates if not seat.is_lost]
         if self._plan is None and any(seat.n_piloted < n_pilot_units for seat in live):
             return
@@ -584,7 +591,8 @@ class TwoPhase:
         about: dict[str, Json] = {"anchor": self._names[self._anchor.judge], "asked": asked}
         plan = self._plan
         if self._anchor.is_lost:
-            why = "the anchor is lost, and helpers can't replace it"
+            cause = "gave no valid answer in the pilot" if self._anchor.is_silent else "is lost"
+            why = f"the anchor {cause}, and helpers can't replace it"
             return about | {"phase": "over", "why": why, "says": [f"The run is over: {why}."]}
         if plan is None:
             return about | {"phase": "pilot", "pilot_items": self._n_pilot}
@@ -641,6 +649,8 @@ def _paired_arms(contrast: Contrast | None, arms: Sequence[str]) -> tuple[int, i
     for name in (contrast.arm, contrast.baseline):
         if name not in arms:
             raise ValueError(f"contrast: no arm {name!r} among {', '.join(arms)}")
+    if contrast.arm == contrast.baseline:
+        raise ValueError(f"contrast: {contrast.arm!r} is compared with itself")
     return arms.index(contrast.arm), arms.index(contrast.baseline)
 
 

@@ -583,6 +583,29 @@ def test_misuse_is_an_error_that_changes_nothing(folder):
     assert not any(isinstance(event, Late) for event in events(folder / "run"))
 
 
+@pytest.mark.parametrize(
+    "usage",
+    [
+        Usage(input_tok=-(10**9)),
+        Usage(input_tok=1.5),
+        Usage(output_tok=float("nan")),
+        Usage(output_tok=True),
+        {"input_tok": 3},
+        "7",
+    ],
+)
+def test_no_usage_makes_money_go_backwards(folder, usage):
+    """Tokens are whole numbers from 0 up; anything else changes nothing."""
+    with campaign(folder).own_loop(folder / "run") as run:
+        (q,) = run.ask()
+        with pytest.raises(ConfigError, match="whole numbers from 0 up"):
+            run.tell(q.id, 3, usage)
+        with pytest.raises(ConfigError, match="whole numbers from 0 up"):
+            run.tell_missing(q.id, "refused", usage)
+        run.tell(q.id, 3, USAGE)
+    assert list(check(folder / "run")) == []
+
+
 def test_a_loop_that_can_not_begin_leaves_no_lock(folder):
     with campaign(folder).own_loop(folder / "run"):
         pass

@@ -468,6 +468,24 @@ def test_a_failure_is_asked_again_and_never_imputed():
         assert n <= repeats + 3
 
 
+def test_a_judge_without_a_valid_answer_in_the_pilot_is_asked_no_more():
+    """The others' scores don't wait for it, and the policy says so."""
+    market = Market(a_study(4000, [1, 1], n_items=20))
+
+    def answer(query, usual=market.answer):
+        if query.judge == 1:
+            return Missing(
+                reason=MissingReason.REFUSED, cost=Nano(1), uncertain=Nano(0), attempts=1
+            )
+        return usual(query)
+
+    market.answer = answer
+    market.run()
+    assert sum(q.judge == 1 and q.purpose is Purpose.POLICY for q in market.asked) == 0
+    assert (market.counts(Purpose.POLICY)[:, 0] >= 1).all()
+    assert any("No valid answer came from j1" in said for said in market.policy.explain()["says"])
+
+
 def test_an_unknown_variance_is_the_worst_that_the_scale_allows():
     """Pitfall 13: with no two valid answers a cell is taken for the noisiest."""
     market = Market(a_study(600, [1, 1], n_items=4), target="common")

@@ -515,6 +515,15 @@ def test_without_the_anchor_it_is_over(n):
     assert isinstance(market.policy.ask(VIEW), Query)
 
 
+def test_an_anchor_without_a_valid_answer_in_the_pilot_ends_the_run():
+    """All its money would go the same way."""
+    market = Market(judges(0.2, 0.95), cap=money(200, 1000, 60))
+    market.missing = {(ANCHOR, unit) for unit in range(1000)}
+    market.run()
+    assert len(market.items(ANCHOR)) == 60
+    assert "no valid answer in the pilot" in market.policy.explain()["says"][0]
+
+
 def test_a_helper_that_is_lost_is_replaced_from_the_pilot():
     """The other one that pays takes over and catches up; without any the anchor is alone."""
     market = Market(judges(0.9, 0.95), cap=money(200, 1000, 600)).run(500)
