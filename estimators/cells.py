@@ -208,6 +208,9 @@ A judge with one answer, or with two equal ones, so stays finite and takes no we
 LEAST_SD = 0.01
 """Least standard deviation of an answer, in units of the scale's span, that a weight rests on."""
 
+_ROUNDING = 2.3e-16
+"""What one addition may round off, relative to the sum; so many answers, so many additions."""
+
 
 class Panel:
     """What sums say of cells and judges.
@@ -229,7 +232,7 @@ class Panel:
         self.mean = np.where(self.answered, scoring.low + sums.total / at_least_one, 0)
         squares = sums.square - sums.total**2 / at_least_one
         # The subtraction leaves rounding where all repeats are equal; it is cut off.
-        squares[squares <= n * (FLAT * span) ** 2] = 0
+        squares[squares <= n * ((FLAT * span) ** 2 + _ROUNDING * sums.square)] = 0
         self.squares, self.df = squares, at_least_one - 1
         self.variance = squares / np.maximum(self.df, 1)
         self.noise_df = by_judge(self.df)

@@ -83,19 +83,23 @@ def judge_offsets(
     ----------
     clusters : of the items
     arm_pairs : the pairs of arms whose offsets are compared
-    labels : (n_arms, n_items), NaN where there is none; None: the first judge is the reference
+    labels : (n_arms, n_items), NaN where there is none; None: the first judge that answered is the
+        reference
     """
-    reference = panel.mean[0] if labels is None else labels
-    shared = panel.answered & (panel.answered[0] if labels is None else ~np.isnan(labels))
+    # A judge without any answer can be no reference: the next one is.
+    first = int(np.argmax(panel.answered.any(axis=(1, 2))))
+    reference = panel.mean[first] if labels is None else labels
+    shared = panel.answered & (panel.answered[first] if labels is None else ~np.isnan(labels))
     apart = np.where(shared, panel.mean - reference, 0.0)
     n_in_arm, in_arm = shared.sum(axis=2) * 1.0, apart.sum(axis=2)
     n_units = n_in_arm.sum(axis=1)
     value = ratio(in_arm.sum(axis=1), n_units)
     z, n_clusters = means_by_cluster(apart.sum(axis=1), shared.sum(axis=1) * 1.0, clusters)
     covariance, df = np.einsum("jg,lg->jl", z, z), n_clusters - 1
-    compared = slice(None)
+    compared = np.ones(len(value), dtype=bool)
     if labels is None:
-        covariance[0], covariance[:, 0], df[0], compared = 0.0, 0.0, np.inf, slice(1, None)
+        covariance[first], covariance[:, first], df[first] = 0.0, 0.0, np.inf
+        compared[first] = False
     return Offsets(
         value,
         covariance,

@@ -87,7 +87,7 @@ class RecordedJudges:
 def read_recorded(
     path: Path, prices: Mapping[str, int], criterion: str | None = None
 ) -> RecordedJudges:
-    """Read repeats of priced judges: item_id, judge, score, with several criteria also dimension.
+    """Read repeats of priced judges: item_id, judge, score, and arm, dimension where there are.
 
     Items are kept of which every judge has as many scores as the fullest cell.
 
@@ -100,7 +100,9 @@ def read_recorded(
         criteria and none is named.
     """
     problems = Problems()
-    table = read_table(path, path.name, ("item_id", "judge", "score", "dimension"), problems)
+    table = read_table(
+        path, path.name, ("item_id", "arm", "judge", "score", "dimension", "criterion"), problems
+    )
     scores: dict[tuple[str, str], list[float]] = defaultdict(list)
     seen: Counter[str] = Counter()
     judges: dict[str, None] = {}
@@ -110,6 +112,8 @@ def read_recorded(
             continue
         seen[str(name)] += 1
         item, judge, score = (row.cells.get(key) for key in ("item_id", "judge", "score"))
+        if arm := row.cells.get("arm"):
+            item = f"{item}/{arm}"  # an item in an arm is a unit of its own
         judges[str(judge)] = None
         if score in {None, ""}:
             continue  # a recorded failure is no score

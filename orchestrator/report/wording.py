@@ -155,12 +155,27 @@ def _answer(data: ReportData) -> str:
     estimate = data.answer
     if estimate is None:
         if not data.counts.answered:
-            return _NO_ANSWER[Status.EMPTY]
+            return _nothing(data)
         return "There is no answer yet: the first look at the estimates is still to come."
+    if estimate.status is Status.EMPTY:
+        return _nothing(data)
     if estimate.status in _NO_ANSWER:
         return _NO_ANSWER[estimate.status]
     sentence = _compared(estimate, data) or f"{headline(estimate)}."
     return sentence if data.are_final else f"So far: {sentence}"
+
+
+def _nothing(data: ReportData) -> str:
+    """Say why there is no answer where no verdict enters the estimate."""
+    counts, n_told = data.counts, data.counts.answered + data.counts.n_missing
+    if counts.answered:
+        return (
+            f"There is no answer yet: of {plural(counts.answered, 'verdict')} none enters the "
+            "estimate, since they belong to a pilot."
+        )
+    if data.are_final and n_told:
+        return f"There is no answer: none of {plural(n_told, 'question')} got a verdict."
+    return _NO_ANSWER[Status.EMPTY]
 
 
 def _compared(estimate: Estimate, data: ReportData) -> str | None:

@@ -786,6 +786,26 @@ def test_memory_does_not_grow_with_answers():
     assert grown < 10_000
 
 
+@pytest.mark.parametrize("n", [20, 300, 900, 5000])
+def test_equal_repeats_have_an_interval_with_width_however_many(n):
+    """Sums of squares round off; what is left of equal answers is no variance."""
+    of = study(1, n_judges=1, criteria=(Criterion(name="score", scale=FLOAT),))
+    (units, _) = told(of, np.full((1, 1, 1, n), 0.3537), per="unit", target="common")
+    assert units.interval == "hoeffding"
+    assert units.lower[0] < 0.3537 < units.upper[0]
+
+
+def test_a_judge_without_answers_is_no_reference():
+    """Under `common` offsets are taken to the first judge that has answered."""
+    rng = np.random.default_rng(3)
+    scores = np.full((30, 1, 3, 4), np.nan)
+    scores[:, :, 1] = 0.4 + 0.05 * rng.standard_normal((30, 1, 4))
+    scores[:, :, 2] = 0.6 + 0.05 * rng.standard_normal((30, 1, 4))
+    of = study(30, n_judges=3, criteria=(Criterion(name="score", scale=FLOAT),))
+    (arms,) = told(of, scores, target="common", calibration="relative")
+    assert arms.value[0] == pytest.approx(0.4, abs=0.02)
+
+
 def test_integer_scores_do_not_depend_on_order_to_the_last_bit():
     """Sums of integers are exact, so any order of telling gives the identical estimates."""
     rng = np.random.default_rng(14)
