@@ -163,7 +163,7 @@ def pilot_for(
     n_blocks: int,
     n_labelled: int = 0,
 ) -> Pilot:
-    """Choose the pilot for the money; spec of the method: repeats, or a small budget's steps.
+    """Choose the pilot for the money: how many repeats, or which of a small budget's steps.
 
     It takes in the first `n_labelled` blocks, unless a degraded run's money does not reach.
     """

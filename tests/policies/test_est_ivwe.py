@@ -230,7 +230,7 @@ def test_no_budget_is_enough_for_units_without_a_score():
 
 
 def test_a_panel_below_twenty_sweeps_explores_judges_on_a_part_of_the_items():
-    """CORRECTIONS 4: judge-level noise, counts as weight times noise over root of price."""
+    """Judge-level noise, counts as weight times noise over root of price."""
     study = a_study(10 * 200 * 6, [1, 5], n_items=200)
     market = Market(study, sd=[0.1, 0.3]).run()
     explored = (market.counts(Purpose.PILOT) > 0).any(axis=1).sum()

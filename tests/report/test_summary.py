@@ -264,7 +264,7 @@ def test_cached_answers_are_counted_when_asked(log, make):
 
 @pytest.mark.parametrize("reason", StopReason)
 def test_every_stop_reason_has_a_state(reason):
-    """DECISIONS §6's mapping."""
+    """Each stop reason belongs to one state."""
     finished = {"finished", "precision", "separated", "gate_decided"}
     others = {"interrupted": State.INTERRUPTED, "storage": State.FAILED}
     expected = State.FINISHED if reason in finished else others.get(reason, State.STOPPED)
