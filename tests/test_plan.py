@@ -445,23 +445,14 @@ def campaign(tmp_path):
 
 
 @pytest.fixture
-def sortition(monkeypatch, capsys, tmp_path):
-    """Run the command; gives exit code, output and chatter."""
-    monkeypatch.chdir(tmp_path)
+def sortition(sortition, monkeypatch):
+    """Run the command where no judge can be sent anything."""
 
     async def refuse(self, request):
         raise AssertionError("a plan sends nothing")
 
     monkeypatch.setattr(MockJudge, "send", refuse)
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["sortition", *map(str, words)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        out, err = capsys.readouterr()
-        return int(exit_.value.code or 0), out, err
-
-    return run
+    return sortition
 
 
 @pytest.mark.parametrize("command", [("plan",), ("run", "--dry-run")])
