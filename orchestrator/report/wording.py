@@ -229,10 +229,12 @@ def headline(estimate: Estimate) -> str:
     if not order:
         return f"{what}: none of {n:,} is known yet"
     low, high = order[0], order[-1]
+    overlaps = not estimate.upper[low] < estimate.lower[high]  # also where an end is not known
     return (
         f"Of {n:,} {estimate.target}, {label(estimate.names[high])} is highest, "
         f"{with_interval(estimate, high)}, and {label(estimate.names[low])} lowest, "
         f"{with_interval(estimate, low)}"
+        f"{'; their intervals overlap' if overlaps else ''}"
     )
 
 

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.core.estimate import Status
 from orchestrator.core.events import Started
 from orchestrator.core.money import PriceCard
+from orchestrator.core.query import Judged, MissingReason, Observation, Purpose
 from orchestrator.core.stopping import StopReason
 from orchestrator.report import html, markdown, wording
 from orchestrator.report.screen import closing_lines
@@ -149,6 +151,28 @@ def test_of_many_names_the_ends_are_told(log, make):
     assert sentence(log, many) == (
         "Of 5 units, d is highest, 5.00 [4.80, 5.20], and b lowest, 1.00 [0.80, 1.20]."
     )
+    wide = replace(many, upper=(3.2, 5.0, math.nan, 5.2, 2.2))
+    assert sentence(log, wide).endswith("; their intervals overlap.")
+
+
+@pytest.mark.parametrize(
+    ("purpose", "n_missing", "said"),
+    [
+        (Purpose.PILOT, 0, "of 1 verdict none enters the estimate, since they belong to a pilot."),
+        (None, 2, "There is no answer: none of 2 questions got a verdict."),
+    ],
+)
+def test_why_there_is_no_answer_is_said(log, make, purpose, n_missing, said):
+    """Nothing but a pilot's answers, or nothing but failures: not the same as nothing yet."""
+    empty = make.estimate(status=Status.EMPTY)
+    log.opened(estimate=[{"name": empty.name}])
+    if purpose is not None:
+        said_3 = Judged(observations=(Observation(unit=0, value=3.0),), cost=1, usage=None)
+        log.ask(0, purpose=purpose).send(0).arrive(0, said_3).tell(0, said_3)
+    for q in range(n_missing):
+        log.missed(q, MissingReason.REFUSED)
+    log.stop(StopReason.FINISHED).look(empty, is_final=True)
+    assert wording.answer(summarise(log.rows)).endswith(said)
 
 
 @pytest.mark.parametrize("status", ["empty", "not_identified", "failed"])
