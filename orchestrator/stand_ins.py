@@ -21,8 +21,8 @@ from orchestrator.core.errors import JudgeError
 from orchestrator.core.ids import JudgeIx, UnitIx
 from orchestrator.core.judge import Judge
 from orchestrator.core.money import Nano, cost
-from orchestrator.core.ports import JudgeSetting, Rubric, Unreadable
-from orchestrator.core.query import Kind, Observation, Query
+from orchestrator.core.ports import JudgeSetting, Reading, Rubric, Unreadable
+from orchestrator.core.query import Kind, Query
 from orchestrator.core.seeds import Seeds, Stream
 from orchestrator.core.study import Study
 from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Chat, Reply, Request, Text, Usage
@@ -184,7 +184,7 @@ class _Unworded:
             schema=like.schema,
         )
 
-    def read(self, query: Query, reply: Reply) -> tuple[Observation, ...] | Unreadable:
+    def read(self, query: Query, reply: Reply) -> Reading | Unreadable:
         """Read as ever."""
         return self._rubric.read(query, reply)
 
@@ -203,7 +203,7 @@ class _Excerpt:
         own = replace(query, units=units, judge=self._judge)
         return replace(self._rubric.render(own, attempt), query=query)
 
-    def read(self, query: Query, reply: Reply) -> tuple[Observation, ...] | Unreadable:
+    def read(self, query: Query, reply: Reply) -> Reading | Unreadable:
         """Read as ever."""
         return self._rubric.read(query, reply)
 

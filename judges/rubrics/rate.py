@@ -17,7 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from judges.rubrics.fence import fence, well_formed
 from judges.rubrics.verdict import read_object, read_value
 from orchestrator.core.errors import InvalidCampaign, Problem
-from orchestrator.core.ports import Unreadable
+from orchestrator.core.ports import Reading, Unreadable
 from orchestrator.core.query import MissingReason, Observation, Query
 from orchestrator.core.scale import Criterion, Scale, ScaleType
 from orchestrator.core.seeds import Seeds, Stream
@@ -127,7 +127,7 @@ class Rate:
             schema=layout.schema,
         )
 
-    def read(self, query: Query, reply: Reply) -> tuple[Observation, ...] | Unreadable:
+    def read(self, query: Query, reply: Reply) -> Reading | Unreadable:
         """Read the verdict on every criterion; one that can't be read spoils the answer."""
         if reply.finish is not Finish.STOP:
             return self._unfinished(reply.finish)
@@ -137,13 +137,15 @@ class Rate:
         if isinstance(said, Unreadable):
             return said
         (unit,) = query.units
+        places = self.order(query)
         observations = []
         for index, criterion in enumerate(self._criteria):
             value = read_value(said, criterion, allow_na=self._allow_na)
             if isinstance(value, Unreadable):
                 return value
-            observations.append(Observation(unit=unit, criterion=index, value=value))
-        return tuple(observations)
+            slot = places.index(index)
+            observations.append(Observation(unit=unit, slot=slot, criterion=index, value=value))
+        return Reading(observations=tuple(observations))
 
     def order(self, query: Query) -> tuple[int, ...]:
         """Give the order in which a question lists the criteria, as indices of the study's."""

@@ -6,7 +6,7 @@ They are as small as a transport. If a method could only answer "not supported",
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -27,7 +27,7 @@ from orchestrator.core.money import Nano, PriceCard
 from orchestrator.core.query import MissingReason, Observation, Query
 from orchestrator.core.records import Record
 from orchestrator.core.study import Study
-from orchestrator.core.wire import Attempt, Json, Reply, Request
+from orchestrator.core.wire import Attempt, Json, Reply, Request, Route
 
 
 class Turn(Enum):
@@ -85,6 +85,14 @@ class Estimator(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The verdicts of a reply. `flags` name what was odd about them and harmless, as in `Judged`."""
+
+    observations: tuple[Observation, ...]
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
     """A reply that holds no verdict, and why."""
 
@@ -99,7 +107,7 @@ class Rubric(Protocol):
         """Write the request; a `widened` attempt gets twice the output limit."""
         ...
 
-    def read(self, query: Query, reply: Reply) -> tuple[Observation, ...] | Unreadable:
+    def read(self, query: Query, reply: Reply) -> Reading | Unreadable:
         """Read the verdict. Nothing is guessed, rescaled, clamped or defaulted."""
         ...
 
@@ -128,11 +136,12 @@ class Adapter(Protocol):
 
 
 class Row(NamedTuple):
-    """One row of the log. `at` (POSIX seconds) is informational."""
+    """One row of the log. `at` (POSIX seconds) is informational, `version` that of its body."""
 
     seq: Seq
     at: float
     event: Event
+    version: int
 
 
 class Store(Protocol):
@@ -189,11 +198,28 @@ class Plugin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Decoding:
+    """How a model chooses its words; None leaves it to the provider.
+
+    `extra` goes into the request's body as it stands. With `is_strict` a parameter that the model
+    is known to refuse is an error, else it is left out and said.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    seed: int | None = None
+    extra: Mapping[str, Json] = field(default_factory=dict)
+    is_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeSetting:
     """What an adapter is built from besides its own config.
 
     `truth` (n_units, n_criteria) float64 is the known truth of mock campaigns, None where the data
-    hold none. `recording` is what a recorded judge answers from where that is no file.
+    hold none. `recording` is what a recorded judge answers from where that is no file. The rest is
+    for judges behind a connection: `base_url` None is the provider's own, `concurrency` says how
+    many calls may be under way, and times are in seconds.
     """
 
     name: str
@@ -203,3 +229,11 @@ class JudgeSetting:
     truth: Any = None
     recording: Any = None
     model: str = ""
+    base_url: str | None = None
+    api_key: str = field(default="", repr=False)
+    route: Route = Route.SCHEMA
+    decoding: Decoding = Decoding()
+    input_bound: str = "bytes"
+    concurrency: int = 16
+    connect_s: float = 10.0
+    attempt_s: float = 300.0

@@ -93,9 +93,11 @@ class Query:
 class Observation:
     """One verdict on one criterion of one unit.
 
-    `slot` is the unit's place in the presentation. `value` is on the criterion's scale (a boolean
-    is 0 or 1); `preference` is for comparisons. Both None: the judge said "not applicable". The
-    question and its judge stand in the `Record` that holds the outcome.
+    `slot` is its place in the presentation: the unit's where a question shows several, else the
+    criterion's. `value` is on the criterion's scale (a boolean is 0 or 1) and, read from the
+    probabilities of labels, between them; `mass` is then the probability of all labels together.
+    `preference` is for comparisons. Both None: the judge said "not applicable". The question and
+    its judge stand in the `Record` that holds the outcome.
     """
 
     unit: UnitIx
@@ -103,6 +105,7 @@ class Observation:
     criterion: int = 0
     value: float | None = None
     preference: Preference | None = None
+    mass: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,8 @@ class Judged:
     """A question that was answered, and what the answer cost.
 
     `blob` is the digest of the raw reply in the store, empty when replies are not kept. `flags`
-    name what was odd and harmless (`usage_missing`, a coercion, `resampled`).
+    name what was odd and harmless (`usage_missing`, a coercion, `resampled`). `request_id` is the
+    provider's own name of the call.
     """
 
     observations: tuple[Observation, ...]
@@ -120,6 +124,7 @@ class Judged:
     origin: Origin = Origin.LIVE
     blob: str = ""
     flags: tuple[str, ...] = ()
+    request_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +142,7 @@ class Missing:
     usage: Usage | None = None
     detail: str = ""
     blob: str = ""
+    request_id: str = ""
 
 
 Outcome = Judged | Missing

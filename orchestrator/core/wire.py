@@ -30,6 +30,19 @@ class Origin(StrEnum):
     IMPORTED = "imported"
 
 
+class Route(StrEnum):
+    """How a judge is made to give its verdict in a form that can be read.
+
+    By the provider's JSON schema, a forced tool, text with the verdict in tags, or the probabilities
+    of the labels at the place of the verdict.
+    """
+
+    SCHEMA = "schema"
+    TOOL = "tool"
+    TEXT = "text"
+    LOGPROB = "logprob"
+
+
 class Finish(StrEnum):
     """How a reply ended."""
 
@@ -123,7 +136,11 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What one attempt returned. `usage` None: the provider did not say, so the hold is charged."""
+    """What one attempt returned. `usage` None: the provider did not say, so the hold is charged.
+
+    `alternatives` are the tokens that could have stood at the place of the verdict, each with the
+    natural logarithm of its probability; only where the route is `logprob`.
+    """
 
     text: str
     finish: Finish
@@ -132,3 +149,4 @@ class Reply:
     request_id: str = ""
     origin: Origin = Origin.LIVE
     flags: tuple[str, ...] = ()
+    alternatives: tuple[tuple[str, float], ...] = ()

@@ -153,15 +153,17 @@ def answered(job: Job, number: int, reply: Reply, archive: Archive) -> Outcome:
             usage=reply.usage,
             detail=said.detail,
             blob=blob,
+            request_id=reply.request_id,
         )
     return Judged(
-        observations=said,
+        observations=said.observations,
         cost=charge,
         usage=reply.usage,
         served_model=reply.served_model,
         origin=reply.origin,
         blob=blob,
-        flags=flags,
+        flags=(*flags, *said.flags),
+        request_id=reply.request_id,
     )
 
 

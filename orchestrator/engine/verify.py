@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from orchestrator.core.errors import OrchestratorError
@@ -42,8 +42,15 @@ from orchestrator.core.events import (
 )
 from orchestrator.core.ids import JudgeIx
 from orchestrator.core.money import cost
-from orchestrator.core.ports import Row, Unreadable
-from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, outcome_digest
+from orchestrator.core.ports import Reading, Row, Unreadable
+from orchestrator.core.query import (
+    Judged,
+    Missing,
+    MissingReason,
+    Observation,
+    Outcome,
+    outcome_digest,
+)
 from orchestrator.core.records import Open
 from orchestrator.core.stopping import COMPLETE
 from orchestrator.core.wire import Attempt, Json, Origin, Reply, Request
@@ -99,7 +106,7 @@ def verify(
     check = _Check(state, recall, name_prompt, kept)
     proposals_agree = True
     for row in rows:
-        event = row.event
+        event, check.version = row.event, row.version
         found = [*_all(check.place(event), event), *_all(check.facts(event), event)]
         if proposals_agree:
             found += _all(check.decisions(event), event)
@@ -140,6 +147,7 @@ class _Check:
     name_prompt: NamePrompt
     kept: Kept
     previous: Event | None = None
+    version: int = 0
     taking_up: str = ""
 
     # --- where an event may stand ---------------------------------------------------------------
@@ -238,7 +246,9 @@ class _Check:
                 yield f"question {at.q}: its reply is gone"
             else:
                 yield from self._reply(at, outcome, reply)
-        elif self.kept.replies and _needs_reply(outcome, attempt, self.kept):
+        elif self.kept.replies and (
+            outcome.request_id or _needs_reply(outcome, attempt, self.kept)
+        ):
             yield f"question {at.q}: no reply is named, and the campaign keeps them"
 
     def _bill(self, at: Open, outcome: Outcome) -> Iterator[str]:
@@ -260,17 +270,25 @@ class _Check:
         said = self.state.crew.judges[at.query.judge].rubric.read(at.query, reply)
         match outcome:
             case Judged(observations=observations):
-                if said != observations:
+                if not isinstance(said, Reading) or observations not in self._forms(said):
                     yield f"question {at.q}: the reply reads {said}, the log holds {observations}"
-                flags = (*reply.flags, *(("usage_missing",) if reply.usage is None else ()))
+                    return
+                unpriced = ("usage_missing",) if reply.usage is None else ()
+                flags = (*reply.flags, *unpriced, *said.flags)
                 told = (outcome.served_model, outcome.origin, outcome.flags)
                 if told != (reply.served_model, reply.origin, flags):
                     yield f"question {at.q}: the reply's model, origin or flags are not in the log"
             case Missing(reason=reason):
                 if not isinstance(said, Unreadable) or said.reason is not reason:
                     yield f"question {at.q}: the reply reads {said}, the log holds {reason}"
-        if reply.usage != outcome.usage:
-            yield f"question {at.q}: the reply's usage is not the one in the log"
+        if (reply.usage, reply.request_id) != (outcome.usage, outcome.request_id):
+            yield f"question {at.q}: the reply's request or usage is not the one in the log"
+
+    def _forms(self, said: Reading) -> Iterator[tuple[Observation, ...]]:
+        """Give the verdicts as the row can hold them: at first the place was not written."""
+        yield said.observations
+        if self.version == 1:
+            yield tuple(replace(seen, slot=0) for seen in said.observations)
 
     # --- what was decided -----------------------------------------------------------------------
 

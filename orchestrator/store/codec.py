@@ -25,11 +25,12 @@ class Encoded(NamedTuple):
     body: bytes
 
 
-VERSIONS = {"Looked": 2}
+VERSIONS = {"Arrived": 2, "Late": 2, "Looked": 2}
 """Versions of event bodies; a kind that is not named has 1.
 
 A version that only adds fields with defaults is read by the decoder of the next one; any other
-change wants an upcaster here. Looked 2: `is_decided`, `policy`.
+change wants an upcaster here. Arrived 2 and Late 2: `Observation.mass`, `request_id`, waits.
+Looked 2: `is_decided`, `policy`.
 """
 
 _encode = msgspec.json.Encoder().encode

@@ -79,7 +79,7 @@ class Chain:
                 event = decode(line.kind, line.version, line.body)
             except ValueError as exc:
                 raise CorruptLog(f"row {line.seq}: {exc}", seq=line.seq) from exc
-            yield Row(Seq(line.seq), line.at, event)
+            yield Row(Seq(line.seq), line.at, event, line.version)
 
     def _advance(self, kind: str, version: int, body: bytes) -> None:
         self.seq += 1
@@ -94,7 +94,8 @@ def unchecked(lines: Iterable[Line]) -> Iterator[Row]:
     """Decode what can be decoded, whatever the hashes say: to tell what a changed row now claims."""
     for line in lines:
         try:
-            yield Row(Seq(line.seq), line.at, decode(line.kind, line.version, line.body))
+            event = decode(line.kind, line.version, line.body)
+            yield Row(Seq(line.seq), line.at, event, line.version)
         except ValueError:
             continue
 

@@ -27,7 +27,7 @@ from orchestrator.core.events import (
 from orchestrator.core.ids import JudgeIx, UnitIx
 from orchestrator.core.judge import Judge, Limits, Timeouts
 from orchestrator.core.money import Nano, PriceCard
-from orchestrator.core.ports import FINISH, PAUSE, PolicyEvent, Turn, Unreadable
+from orchestrator.core.ports import FINISH, PAUSE, PolicyEvent, Reading, Turn, Unreadable
 from orchestrator.core.query import Judged, Kind, MissingReason, Observation, Query
 from orchestrator.core.records import Record
 from orchestrator.core.stopping import StopRule
@@ -92,7 +92,7 @@ class FakeRubric:
         text = Text(text=f"unit {query.units[0]}")
         return Request(query=query, attempt=attempt, parts=(text,), max_output_tok=1, schema={})
 
-    def read(self, query: Query, reply: Reply) -> tuple[Observation, ...] | Unreadable:
+    def read(self, query: Query, reply: Reply) -> Reading | Unreadable:
         """Read a number, or name the way the reply ended."""
         match reply.finish:
             case Finish.LENGTH:
@@ -102,7 +102,8 @@ class FakeRubric:
             case Finish.REFUSED:
                 return Unreadable(reason=MissingReason.REFUSED)
             case _:
-                return (Observation(unit=query.units[0], value=float(reply.text)),)
+                said = Observation(unit=query.units[0], value=float(reply.text))
+                return Reading(observations=(said,))
 
 
 class InTurnPolicy:

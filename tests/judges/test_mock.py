@@ -72,7 +72,7 @@ def sent(adapter, request):
 def values(adapter, query, of=None):
     rubric = asks(of)
     read = rubric.read(query, sent(adapter, rubric.render(query, FIRST_ATTEMPT)))
-    return [observation.value for observation in read]
+    return [observation.value for observation in read.observations]
 
 
 class TestContract(AdapterContract):

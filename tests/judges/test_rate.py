@@ -190,9 +190,9 @@ def test_prompt_schema_and_reading_agree_on_a_random_order():
     request = rubric.render(turned, FIRST_ATTEMPT)
     assert list(request.schema["properties"]) == ["helpful", "correct"]
     assert request.parts[0].text.index("- helpful") < request.parts[0].text.index("- correct")
-    assert rubric.read(turned, reply('{"helpful": 4, "correct": true}')) == (
-        Observation(unit=turned.units[0], criterion=0, value=1.0),
-        Observation(unit=turned.units[0], criterion=1, value=4.0),
+    assert rubric.read(turned, reply('{"helpful": 4, "correct": true}')).observations == (
+        Observation(unit=turned.units[0], slot=1, criterion=0, value=1.0),
+        Observation(unit=turned.units[0], slot=0, criterion=1, value=4.0),
     )
 
 
@@ -233,13 +233,13 @@ def test_a_cut_reply_names_the_limit():
 def test_a_criterion_that_does_not_apply_is_said_and_not_missing():
     """C28: it has no value and leaves numerator and denominator; the others stand."""
     read = rate(allow_na=True).read(question(2), reply('{"correct": null, "helpful": 3}'))
-    assert [(o.unit, o.value) for o in read] == [(2, None), (2, 3.0)]
+    assert [(o.unit, o.value) for o in read.observations] == [(2, None), (2, 3.0)]
 
 
 def test_further_keys_are_no_verdict():
     """What a judge adds beside the criteria is not looked at."""
     read = rate().read(question(), reply('{"correct": false, "helpful": 2, "note": "9"}'))
-    assert [o.value for o in read] == [0.0, 2.0]
+    assert [o.value for o in read.observations] == [0.0, 2.0]
 
 
 def test_reading_is_pure():

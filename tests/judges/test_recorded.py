@@ -79,7 +79,7 @@ def values(adapter, unit=0, replicate=0, criteria=(TEN,)):
     rubric = Rate(None, criteria, (), seeds=Seeds(7), max_output_tok=400)
     request = request_for(unit, replicate, criteria=criteria)
     read = rubric.read(request.query, sent(adapter, request))
-    return read if isinstance(read, Unreadable) else [o.value for o in read]
+    return read if isinstance(read, Unreadable) else [o.value for o in read.observations]
 
 
 def problems(path, **options):
@@ -230,7 +230,7 @@ def test_null_is_not_applicable_where_the_task_allows_it(tmp_path):
     request = request_for()
     reply = sent(adapter, request)
     allowing = Rate(None, (TEN,), (), seeds=Seeds(7), max_output_tok=400, allow_na=True)
-    assert [o.value for o in allowing.read(request.query, reply)] == [None]
+    assert [o.value for o in allowing.read(request.query, reply).observations] == [None]
     assert values(adapter).reason is MissingReason.PARSE_FAILURE
 
 
@@ -368,7 +368,7 @@ def test_real_ratings_are_served_whole(shared_data):
                     reply = await adapter.send(rubric.render(query, FIRST_ATTEMPT))
                 except Exhausted:
                     break
-                (observation,) = rubric.read(query, reply)
+                (observation,) = rubric.read(query, reply).observations
                 scores.append(observation.value)
         return scores
 
