@@ -159,7 +159,7 @@ class OwnLoop:
             raise
         self._archive: BlobArchive = self._session.archive(self._store)
         self._waiting = _Waiting()
-        self._decider = Decider(self._state, self._waiting, may_thread=True)
+        self._decider = Decider(self._state, self._waiting, self._archive, may_thread=True)
         self._decider.take_up_unsent()
 
     # --- ask and tell ---------------------------------------------------------------------------
@@ -233,9 +233,8 @@ class OwnLoop:
             await self._decide()
             jobs = self._waiting.take(n)
             for job in jobs:
-                number = job.request.attempt.number
                 prompt = self._archive.prompt(job.request)
-                self._decider.do(Sent(q=job.q, attempt=number, prompt=prompt))
+                self._decider.do(Sent(q=job.q, attempt=job.number, prompt=prompt))
             await self._commit()
             now = time.monotonic()
             self._taken |= {job.q: _Taken(job, now) for job in jobs}
@@ -250,7 +249,7 @@ class OwnLoop:
             if usage is None and _counts_no_tokens(job.card):
                 usage = Usage()
             reply = Reply(text=text, finish=Finish.STOP, usage=usage, served_model=served_model)
-            outcome = answered(job, job.request.attempt.number, reply, self._archive)
+            outcome = answered(job, reply, self._archive)
             await self._take_in(job, outcome)
             return outcome
 
@@ -259,23 +258,15 @@ class OwnLoop:
     ) -> Outcome:
         async with self._turns:
             job = self._under_way(q)
-            number = job.request.attempt.number
-            outcome = unanswered(job, number, reason, billing, usage=usage, detail=detail)
+            outcome = unanswered(job, reason, billing, usage=usage, detail=detail)
             is_down = reason is MissingReason.JUDGE_DOWN
             await self._take_in(job, outcome, parks=detail or "told so" if is_down else None)
             return outcome
 
     async def _take_in(self, job: Job, outcome: Outcome, *, parks: str | None = None) -> None:
         taken = self._taken.pop(job.q)
-        self._decider.take_in(
-            Arrival(
-                job=job,
-                attempt=job.request.attempt,
-                outcome=outcome,
-                took_s=time.monotonic() - taken.at_s,
-                parks=parks,
-            )
-        )
+        job.took_s = time.monotonic() - taken.at_s
+        self._decider.take_in(Arrival(job=job, outcome=outcome, parks=parks))
         await self._decide()
         await self._commit()
 

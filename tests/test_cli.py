@@ -167,7 +167,7 @@ def test_a_mock_campaign_opens_no_connection(sortition, campaign, tmp_path, monk
 def test_a_limit_takes_a_random_sample_of_the_items(sortition, campaign, tmp_path):
     sortition("run", campaign, "-n", "10", "--seed", "1")
     with rundir.reading(the_run(tmp_path)) as reader:
-        units = {e.query.units[0] for _, _, e in reader.read() if isinstance(e, Asked)}
+        units = {e.query.units[0] for *_, e, _ in reader.read() if isinstance(e, Asked)}
     assert len(units) == 10
 
 

@@ -94,7 +94,7 @@ UNVERIFIABLE = {
     "Started": None,  # who took the run up, and where
     "CapChanged": None,  # the user's word; the last one is compared with the campaign file
     "Freed": {"error"},
-    "Arrived": {"took_s", "outcome.detail"},
+    "Arrived": {"took_s", "waited_s", "limited_s", "outcome.detail"},
 }
 
 

@@ -19,7 +19,7 @@ OrchestratorError
 │   ├─ Transient                     RateLimited · Overloaded · Unreachable
 │   ├─ Ambiguous                     TimedOut · Disconnected
 │   └─ Permanent                     BadCredentials · QuotaExhausted · BadRequest · UnknownModel ·
-│                                    TooLong · Blocked · Exhausted
+│                                    TooLong · ExceedsRate · Blocked · Exhausted
 ├─ LedgerError                       Overdraft · UnknownHold: a bug in us, never caught
 └─ EstimationError                   NotIdentified · DidNotConverge(iterations, residual)
 """
@@ -180,6 +180,11 @@ class JudgeError(OrchestratorError):
         self.retry_after_s = retry_after_s
         self.usage = usage
 
+    @property
+    def plain(self) -> str:
+        """Say what kind of error it is, in none of the provider's words."""
+        return (type(self).__doc__ or "").splitlines()[0]
+
 
 class Transient(JudgeError):
     """The same request may succeed later, and this one was not billed."""
@@ -255,6 +260,12 @@ class TooLong(Permanent):
     """The request exceeds the model's context."""
 
     reason = MissingReason.TOO_LONG
+
+
+class ExceedsRate(Permanent):
+    """The request alone has more tokens than the account may use in a minute."""
+
+    reason = MissingReason.EXCEEDS_RATE_BUCKET
 
 
 class Blocked(Permanent):

@@ -138,9 +138,14 @@ class Continued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitReached:
-    """A limit other than money ends asking: `max_requests`, `max_tokens` or `wall_clock`."""
+    """Something other than money ends asking, and in whose words.
+
+    `max_requests` and `max_tokens` follow from the log. `wall_clock`, `max_wait` (all judges are
+    down for longer), `user` and `stale_cache` are facts of the world.
+    """
 
     which: str
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,6 +192,13 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Commanded:
+    """The user steered the run from outside: the command, who gave it and why."""
+
+    command: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
     """An attempt is about to leave. Durable before its first byte does.
 
@@ -209,12 +221,18 @@ class Freed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """An attempt series ended with an outcome. It counts only once it is told, in turn."""
+    """An attempt series ended with an outcome. It counts only once it is told, in turn.
+
+    `took_s` the attempts themselves took, `waited_s` the pauses before another one, `limited_s` the
+    waits for a limit of the rate.
+    """
 
     q: QNo
     attempt: Attempt
     outcome: Outcome
     took_s: float = 0.0
+    waited_s: float = 0.0
+    limited_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +282,7 @@ class Withdrawn:
     q: QNo
 
 
-Fact = Started | Sent | Freed | Arrived | Looked | Forfeited | Late | Withdrawn
+Fact = Started | Commanded | Sent | Freed | Arrived | Looked | Forfeited | Late | Withdrawn
 
 Event = Decision | Fact
 

@@ -1,39 +1,42 @@
-"""One attempt series: what is retried inside a hold, how long to wait, what came of it.
+"""One attempt: what it is, what came of it, how long to wait before another.
 
-An attempt is repeated here only after `Billing.NO`, when the same hold still covers it. Whatever
-may have been billed goes back to the decider, which takes a new hold in turn. This is the only
-retry layer: adapters make one attempt, SDK retries are off.
+An attempt is repeated without a new hold only after `Billing.NO`, when the same hold still covers
+it. Whatever may have been billed goes back to the decider, which takes a new hold in turn. This is
+the only retry layer: adapters make one attempt, SDK retries are off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 import anyio
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception_type,
-    wait_exponential_jitter,
-)
+from tenacity import RetryCallState, wait_exponential_jitter
 
-from orchestrator.core.errors import JudgeError, TimedOut, Transient
+from orchestrator.core.errors import JudgeError, TimedOut
 from orchestrator.core.ids import QNo
 from orchestrator.core.judge import Judge
 from orchestrator.core.money import Nano, PriceCard, cost
 from orchestrator.core.ports import Unreadable
 from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, Query
-from orchestrator.core.wire import Attempt, Billing, Reply, Request, Usage
+from orchestrator.core.wire import Billing, Origin, Reply, Request, Usage
 from orchestrator.engine.crew import Archive
+from orchestrator.engine.rates import NOTHING, Taken
 
 BACKOFF = wait_exponential_jitter(initial=1.0, max=60.0)
+"""Pauses that double, with jitter. They can't reach a decision, so the jitter needs no seed."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class Job:
-    """One question on its way to a judge: what to send and what is held for it."""
+    """One question on its way to a judge: what to send, what is held for it, and how it fared.
+
+    Times are seconds on the clock of the run. `deadline` bounds all attempts and the pauses between
+    them, waits for a limit of the rate apart. `taken`: what the attempt under way is expected to
+    use of the rates.
+    """
 
     q: QNo
     query: Query
@@ -41,6 +44,41 @@ class Job:
     hold: Nano
     judge: Judge
     card: PriceCard
+    sent_at: float = -math.inf
+    deadline: float = math.inf
+    taken: Taken = NOTHING
+    took_s: float = 0.0
+    waited_s: float = 0.0
+    limited_s: float = 0.0
+    _came_back_at: float = math.nan
+    _ready_at: float = -math.inf
+
+    @property
+    def number(self) -> int:
+        """Which attempt of the question it is."""
+        return self.request.attempt.number
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it is the first attempt inside its hold."""
+        return math.isnan(self._came_back_at)
+
+    def leave(self, now: float, taken: Taken, limited_s: float) -> None:
+        """Note that an attempt leaves, after so long a wait for a limit of the rate."""
+        if self.is_first:
+            self.deadline = now + self.judge.timeouts.answer_s
+        else:
+            limited_s = min(limited_s, now - self._ready_at)
+            self.deadline += limited_s
+            self.waited_s += self._ready_at - self._came_back_at
+        self.sent_at, self.taken = now, taken
+        self.limited_s += limited_s
+
+    def come_back(self, now: float, ready_at: float) -> None:
+        """Make it the next attempt of its question, which waits until a time."""
+        attempt = self.request.attempt
+        self.request = replace(self.request, attempt=replace(attempt, number=attempt.number + 1))
+        self._came_back_at, self._ready_at = now, ready_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,97 +86,51 @@ class Arrival:
     """What came of a job. `parks` says why its judge must not be asked again, if so."""
 
     job: Job
-    attempt: Attempt
     outcome: Outcome
-    took_s: float
     parks: str | None = None
 
-    @property
-    def is_ambiguous(self) -> bool:
-        """Whether no one knows what became of the last attempt."""
-        return isinstance(self.outcome, Missing) and self.outcome.uncertain > 0
 
+async def attempt(job: Job, clock: Callable[[], float]) -> Reply | JudgeError:
+    """Make one attempt, within its own deadline and the answer's.
 
-class Series:
-    """Carries out jobs.
-
-    `freed` records that an attempt ended at no charge, `sent` that the next one leaves; both
-    return once that is durable. `sent` gives False if the question is no longer wanted.
+    Cancellation leaves it sent and unanswered in the log, so that a resume charges it as uncertain.
     """
-
-    def __init__(
-        self,
-        archive: Archive,
-        clock: Callable[[], float],
-        sent: Callable[[Job, int], Awaitable[bool]],
-        freed: Callable[[Job, int, str], Awaitable[None]],
-    ) -> None:
-        self._archive = archive
-        self._clock = clock
-        self._sent = sent
-        self._freed = freed
-
-    async def run(self, job: Job) -> Arrival | None:
-        """Send a job's request, again where that is free, until there is an outcome.
-
-        The first attempt is already recorded as sent. None: the question was taken back while it
-        waited to be sent again. Cancellation leaves it sent and unanswered in the log, so that a
-        resume charges it as uncertain.
-        """
-        at = _Progress(job, self._clock)
-        parks = None
+    began = clock()
+    deadline = min(began + job.judge.timeouts.attempt_s, job.deadline)
+    result: Reply | JudgeError
+    with anyio.CancelScope(deadline=deadline) as scope:
         try:
-            reply = await self._reply(at)  # first: it may take several attempts
-            outcome = answered(job, at.number, reply, self._archive)
-        except _TakenBackError:
-            return None
+            result = await job.judge.adapter.send(job.request)
         except JudgeError as error:
-            outcome = unanswered(
-                job, at.number, error.reason, error.billing, usage=error.usage, detail=str(error)
-            )
-            parks = str(error) if error.parks_judge else None
-        return Arrival(
-            job=job,
-            attempt=at.request().attempt,
-            outcome=outcome,
-            took_s=self._clock() - at.sent_at,
-            parks=parks,
-        )
-
-    async def _reply(self, at: _Progress) -> Reply:
-        try:
-            return await at.attempt()
-        except Transient as error:
-            # The retry layer is entered only now: it costs 30 µs, of some 200 for a judgment.
-            failed: Transient | None = error
-
-        async def again() -> Reply:
-            nonlocal failed
-            if failed is not None:
-                first, failed = failed, None
-                raise first
-            if not await self._sent(at.job, at.number + 1):
-                raise _TakenBackError
-            at.number += 1
-            return await at.attempt()
-
-        async def free(retry: RetryCallState) -> None:
-            await self._freed(at.job, at.number, str(_error(retry)))
-
-        return await AsyncRetrying(
-            retry=retry_if_exception_type(Transient),
-            stop=lambda retry: at.must_stop(retry.upcoming_sleep),
-            wait=_wait,
-            before_sleep=free,
-            sleep=anyio.sleep,
-            reraise=True,
-        )(again)
+            result = error
+    if scope.cancelled_caught:
+        result = TimedOut(f"no reply within {deadline - began:g} s")
+    job.took_s += clock() - began
+    return result
 
 
-def answered(job: Job, number: int, reply: Reply, archive: Archive) -> Outcome:
-    """Read and price the reply of an attempt; without usage the whole hold is charged."""
+def jittered(n: int) -> float:
+    """Give the pause after so many failures in a row, in seconds."""
+    state = RetryCallState(None, None, (), {})  # type: ignore[arg-type]  # it reads the number alone
+    state.attempt_number = n
+    return BACKOFF(state)
+
+
+def mean_pause(n: int) -> float:
+    """Give the pause of `jittered` without its chance: the mean of it."""
+    doubled = BACKOFF.initial * BACKOFF.exp_base ** (n - 1)
+    return float(min(doubled + BACKOFF.jitter / 2, BACKOFF.max))
+
+
+def answered(job: Job, reply: Reply, archive: Archive) -> Outcome:
+    """Read and price the reply of an attempt; without usage the whole hold is charged.
+
+    An answer that comes from the cache was paid for by an earlier run.
+    """
     flags = reply.flags
-    if reply.usage is None:
+    if reply.origin is Origin.CACHE:
+        charge = Nano(0)
+    elif reply.usage is None:
         charge, flags = job.hold, (*flags, "usage_missing")
     else:
         charge = cost(reply.usage, job.card)
@@ -149,7 +141,7 @@ def answered(job: Job, number: int, reply: Reply, archive: Archive) -> Outcome:
             reason=said.reason,
             cost=charge,
             uncertain=Nano(0),
-            attempts=number,
+            attempts=job.number,
             usage=reply.usage,
             detail=said.detail,
             blob=blob,
@@ -169,7 +161,6 @@ def answered(job: Job, number: int, reply: Reply, archive: Archive) -> Outcome:
 
 def unanswered(
     job: Job,
-    number: int,
     reason: MissingReason,
     billing: Billing,
     *,
@@ -191,57 +182,7 @@ def unanswered(
         reason=reason,
         cost=charge,
         uncertain=uncertain,
-        attempts=number,
+        attempts=job.number,
         usage=usage,
         detail=detail,
     )
-
-
-class _TakenBackError(Exception):
-    """The question was parked or withdrawn between two attempts."""
-
-
-class _Progress:
-    """How far a series is: which attempt runs, and how much time is left."""
-
-    __slots__ = ("clock", "deadline", "job", "number", "sent_at")
-
-    def __init__(self, job: Job, clock: Callable[[], float]) -> None:
-        self.job = job
-        self.clock = clock
-        self.number = job.request.attempt.number
-        self.sent_at = clock()
-        self.deadline = self.sent_at + job.judge.timeouts.answer_s
-
-    async def attempt(self) -> Reply:
-        """Make one attempt, within its own deadline and the answer's."""
-        if self.number > self.job.request.attempt.number:
-            self.sent_at = self.clock()
-        deadline = min(self.sent_at + self.job.judge.timeouts.attempt_s, self.deadline)
-        with anyio.CancelScope(deadline=deadline):
-            return await self.job.judge.adapter.send(self.request())
-        raise TimedOut(f"no reply within {deadline - self.sent_at:g} s")
-
-    def request(self) -> Request:
-        """Give the request of the attempt that runs."""
-        request = self.job.request
-        if request.attempt.number == self.number:
-            return request
-        return replace(request, attempt=replace(request.attempt, number=self.number))
-
-    def must_stop(self, wait_s: float) -> bool:
-        """Whether attempts or time are used up."""
-        is_last = self.number >= self.job.judge.max_attempts
-        return is_last or self.clock() + wait_s >= self.deadline
-
-
-def _error(retry: RetryCallState) -> JudgeError:
-    error = retry.outcome.exception() if retry.outcome is not None else None
-    assert isinstance(error, JudgeError)
-    return error
-
-
-def _wait(retry: RetryCallState) -> float:
-    """Wait as long as the server says, else with doubling, jittered pauses."""
-    asked = _error(retry).retry_after_s
-    return BACKOFF(retry) if asked is None else asked

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from orchestrator.core.errors import JudgeError
 from orchestrator.core.events import Opened
 from orchestrator.core.judge import Judge
 from orchestrator.core.money import Nano
 from orchestrator.core.ports import Estimator, Policy
+from orchestrator.core.query import Judged, Query
 from orchestrator.core.stopping import StopRule
-from orchestrator.core.wire import Reply, Request
+from orchestrator.core.wire import Attempt, Reply, Request
 from orchestrator.engine.sequencer import Delivery
 
 
@@ -26,6 +28,22 @@ class Archive(Protocol):
         """Stage a raw reply."""
         ...
 
+    def words(self, error: JudgeError) -> str:
+        """Give what a judge said in place of a reply, as far as that may be kept."""
+        ...
+
+
+class Memory(Protocol):
+    """Answers of earlier runs: the cache."""
+
+    def find(self, query: Query) -> Reply | None:
+        """Give the answer to the same words from the same model; None if it is to be asked for."""
+        ...
+
+    def keep(self, query: Query, attempt: Attempt, reply: Reply, judged: Judged) -> str:
+        """Keep a complete answer. Gives why what is kept can't be used any more, "" if it can."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Crew:
@@ -33,7 +51,8 @@ class Crew:
 
     `new_policy` takes the cap that the run was opened with: a policy may plan with it.
     `new_estimators` gives the campaign's estimators in order; the first estimate of the first is
-    the primary one. `n_units` counts what can be asked about; None where that is not known.
+    the primary one. `n_units` counts what can be asked about; None where that is not known. `memory`
+    None: every question goes to its judge.
     """
 
     opened: Opened
@@ -43,3 +62,4 @@ class Crew:
     stop: StopRule
     delivery: Delivery = Delivery.IN_ORDER
     n_units: int | None = None
+    memory: Memory | None = None

@@ -12,8 +12,15 @@ from orchestrator.core.ports import FINISH, PAUSE
 from orchestrator.core.query import Missing, MissingReason, Query, Role, outcome_digest
 from orchestrator.core.records import Open
 from orchestrator.core.stopping import StopReason
-from orchestrator.core.wire import Attempt, Request
+from orchestrator.core.wire import Attempt, Reply, Request
 from orchestrator.engine.fold import State
+
+ENDINGS = {
+    "wall_clock": StopReason.DEADLINE,
+    "max_wait": StopReason.JUDGES_DOWN,
+    "user": StopReason.USER,
+}
+"""What a run that reached a limit stops with, if not with `limit`."""
 
 MAX_DECLINED_IN_ROW = 16
 """After so many proposals in a row that no money is left for, the run ends."""
@@ -21,11 +28,12 @@ MAX_DECLINED_IN_ROW = 16
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask this, holding so much."""
+    """Ask this, holding so much; what is remembered is answered already and costs nothing."""
 
     query: Query
     hold: Nano
     request: Request
+    remembered: Reply | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +115,7 @@ def _within_limits(state: State) -> Action:
         if opened.max_tok is not None and state.n_tok >= opened.max_tok:
             return Limit("max_tokens")
     elif state.is_drained:
-        by_clock = state.limit_reached == "wall_clock"
-        return Stop(StopReason.DEADLINE if by_clock else StopReason.LIMIT)
+        return Stop(ENDINGS.get(state.limit_reached, StopReason.LIMIT))
     if state.limit_reached or state.is_paused or len(state.open) >= opened.window:
         return WAIT
     if not state.n_up:
@@ -134,6 +141,8 @@ def _by_policy(state: State) -> Action:
     if state.judges[proposal.judge].is_down:
         raise OrchestratorError(f"the policy asks judge {proposal.judge}, which is down")
     request = state.render(proposal)
+    if (reply := state.remembered(proposal)) is not None:
+        return Ask(proposal, Nano(0), request, reply)
     hold = state.hold_for(request)
     account = state.ledger.lacking(proposal, hold)
     if account is None:

@@ -25,10 +25,11 @@ from orchestrator.core.events import (
 )
 from orchestrator.core.ids import JudgeIx, QNo
 from orchestrator.core.money import Nano
-from orchestrator.core.query import Query
+from orchestrator.core.query import Judged, Query
 from orchestrator.core.stopping import StopReason
-from orchestrator.core.wire import Request
-from orchestrator.engine.attempts import Arrival, Job
+from orchestrator.core.wire import Origin, Reply, Request
+from orchestrator.engine.attempts import Arrival, Job, answered
+from orchestrator.engine.crew import Archive
 from orchestrator.engine.decide import Ask, Decline, Limit, Look, Park, Stop, Wait, decide, hear
 from orchestrator.engine.fold import State
 from orchestrator.engine.resume import close
@@ -59,9 +60,10 @@ class Decider:
     `may_thread`: slow estimates may leave the event loop.
     """
 
-    def __init__(self, state: State, outbox: Outbox, *, may_thread: bool) -> None:
+    def __init__(self, state: State, outbox: Outbox, archive: Archive, *, may_thread: bool) -> None:
         self.state = state
         self._outbox = outbox
+        self._archive = archive
         self._may_thread = may_thread
         self._turn: list[Event] = []
         self._estimate_s = 0.0
@@ -90,15 +92,30 @@ class Decider:
             return
         self.do(
             Arrived(
-                q=job.q, attempt=arrival.attempt, outcome=arrival.outcome, took_s=arrival.took_s
+                q=job.q,
+                attempt=job.request.attempt,
+                outcome=arrival.outcome,
+                took_s=job.took_s,
+                waited_s=job.waited_s,
+                limited_s=job.limited_s,
             )
         )
-        if arrival.parks is not None and not self.state.judges[job.query.judge].is_down:
-            self._park(JudgeIx(job.query.judge), arrival.parks)
+        at = self.state.judges[job.query.judge]
+        if arrival.parks is not None and not (at.is_down and at.down_until is None):
+            self.park(JudgeIx(job.query.judge), arrival.parks)
+
+    def remember(self, job: Job, reply: Reply, judged: Judged) -> None:
+        """Keep an answer for later runs; end this one if what earlier ones kept is stale."""
+        memory, state = self.state.crew.memory, self.state
+        if memory is None:
+            return
+        stale = memory.keep(job.query, job.request.attempt, reply, judged)
+        if stale and state.stopped is None and state.limit_reached is None:
+            self.do(LimitReached(which="stale_cache", why=stale))
 
     async def decide(self) -> None:
         """Ask until the window is full, tell what is due, and so on until nothing is left to do."""
-        while True:
+        while not self.state.is_paused:
             await self._ask_until_full()
             at = self.state.next_due()
             if at is None or self.state.stopped is not None:
@@ -107,6 +124,11 @@ class Decider:
             self.do(event)
             if isinstance(event, Reasked):
                 self._put(at.q, at.query, self.state.render(at.query, event.attempt), event.hold)
+
+    def park(self, judge: JudgeIx, why: str, until: float | None = None) -> None:
+        """Ask a judge nothing more: for good, or until a time of day (POSIX seconds)."""
+        self._outbox.drop(judge)
+        self.do(JudgeDown(judge=judge, until=until, why=why))
 
     def close_unsent(self) -> None:
         """Take back what was not sent at the stop. What was sent is still received and charged."""
@@ -118,10 +140,12 @@ class Decider:
         state = self.state
         while True:
             match decide(state):
-                case Ask(query=query, hold=hold, request=request):
+                case Ask(query=query, hold=hold, request=request, remembered=None):
                     q = QNo(state.n_asked)
                     self.do(Asked(q=q, query=query, hold=hold))
                     self._put(q, query, request, hold)
+                case Ask(query=query, request=request, remembered=Reply() as reply):
+                    self._answer(query, request, reply)
                 case Decline(query=query, hold=hold, account=account):
                     self.do(Declined(query=query, hold=hold, account=account))
                 case Look():
@@ -129,7 +153,7 @@ class Decider:
                 case Limit(which=which):
                     self.do(LimitReached(which=which))
                 case Park(judge=judge, why=why):
-                    self._park(judge, why)
+                    self.park(judge, why)
                 case Stop(reason=reason):
                     await self._stop(reason)
                     return
@@ -142,21 +166,25 @@ class Decider:
         self.do(Stopped(reason=reason))
         self._outbox.drop_all()
 
-    def _park(self, judge: JudgeIx, why: str) -> None:
-        self._outbox.drop(judge)
-        self.do(JudgeDown(judge=judge, until=None, why=why))
+    def _answer(self, query: Query, request: Request, reply: Reply) -> None:
+        """Ask what is remembered; the answer arrives with the question."""
+        q = QNo(self.state.n_asked)
+        self.do(Asked(q=q, query=query, hold=Nano(0), origin=Origin.CACHE))
+        job = self._job(q, query, request, Nano(0))
+        self.take_in(Arrival(job=job, outcome=answered(job, reply, self._archive)))
 
     def _put(self, q: QNo, query: Query, request: Request, hold: Nano) -> None:
+        self._outbox.put(self._job(q, query, request, hold))
+
+    def _job(self, q: QNo, query: Query, request: Request, hold: Nano) -> Job:
         judge = query.judge
-        self._outbox.put(
-            Job(
-                q=q,
-                query=query,
-                request=request,
-                hold=hold,
-                judge=self.state.crew.judges[judge],
-                card=self.state.cards[judge],
-            )
+        return Job(
+            q=q,
+            query=query,
+            request=request,
+            hold=hold,
+            judge=self.state.crew.judges[judge],
+            card=self.state.cards[judge],
         )
 
     async def _estimate(self) -> tuple[Estimate, ...]:

@@ -19,6 +19,7 @@ from orchestrator.core.events import (
     Arrived,
     Asked,
     CapChanged,
+    Commanded,
     Continued,
     Declined,
     Event,
@@ -46,7 +47,7 @@ from orchestrator.core.money import Nano
 from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, Query
 from orchestrator.core.records import Join, Open
 from orchestrator.core.stopping import StopReason
-from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Request
+from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Origin, Reply, Request
 from orchestrator.engine.crew import Crew
 from orchestrator.engine.ledger import Ledger
 from orchestrator.engine.sequencer import Sequencer
@@ -136,6 +137,10 @@ class State:
         bound = self.crew.judges[judge].adapter.ceiling(request, self.cards[judge])
         return Nano(bound + self.judges[judge].excess)
 
+    def remembered(self, query: Query) -> Reply | None:
+        """Give the answer that an earlier run had to the same words, if it is to be used."""
+        return None if self.crew.memory is None else self.crew.memory.find(query)
+
     def _price(self, query: Query) -> Nano:
         return self.hold_for(self.render(query))
 
@@ -213,6 +218,7 @@ class State:
             case JudgeUp(judge=judge):
                 self.n_up += self.judges[judge].is_down
                 self.judges[judge].is_down = False
+                self.judges[judge].down_until = None
                 self.judges[judge].uncertain = 0
                 self.policy.tell(event)
             case CapChanged(cap=cap):
@@ -251,7 +257,7 @@ class State:
                 self.ledger.release(q)
             case Opened():
                 self.is_opened = True
-            case Started():
+            case Started() | Commanded():
                 pass
             case _:
                 assert_never(event)
@@ -261,7 +267,7 @@ class State:
         self._join.feed(event)
         self.sequencer.asked(event.q)
         self.n_asked += 1
-        self.n_requests += 1
+        self.n_requests += event.origin is Origin.LIVE
         self.judges[event.query.judge].asked += 1
         self.n_declined_in_row = 0
         if self.declined:

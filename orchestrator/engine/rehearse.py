@@ -15,18 +15,19 @@ from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from typing import Any, Protocol
 
-from orchestrator.core.errors import JudgeError, OrchestratorError, TimedOut, Transient
+from orchestrator.core.errors import JudgeError, OrchestratorError, TimedOut
 from orchestrator.core.estimate import Estimate
-from orchestrator.core.events import Asked, Event, Freed, Late, LimitReached, Reasked, Sent, Told
+from orchestrator.core.events import Asked, Event, Late, LimitReached, Reasked, Told
 from orchestrator.core.ids import JudgeIx, QNo
 from orchestrator.core.query import Missing, Outcome, Query
 from orchestrator.core.stopping import StopReason, StopRule
 from orchestrator.core.wire import Json, Reply, Request
-from orchestrator.engine.attempts import BACKOFF, Arrival, Job, answered, unanswered
+from orchestrator.engine.attempts import Job, answered, mean_pause, unanswered
 from orchestrator.engine.crew import Crew
 from orchestrator.engine.decider import Decider
 from orchestrator.engine.dispatch import Dispatcher
 from orchestrator.engine.fold import State
+from orchestrator.engine.traffic import Traffic
 
 
 class Player(Protocol):
@@ -73,8 +74,8 @@ class Rehearsal:
     duration_s : until the last call under way has come back
     in_flight : calls under way at a time, averaged over the duration
     bound_by : share of the duration in which this kept the run from being faster: `judge:NAME` (its
-        concurrency), `start:NAME` (its lane still grows), `jobs` (calls of all judges together),
-        `window`, `cap` (held money), `policy` (it waits for answers), `last` (everything is sent,
+        concurrency), `start:NAME` (its lane still grows), `rate:NAME` (its rpm or tokens a minute, or
+        a pause that it asked for), `jobs` (calls of all judges together), `window`, `cap` (held money), `policy` (it waits for answers), `last` (everything is sent,
         the last answers are under way)
     estimates, policy : at the stop; what the policy says of itself
     """
@@ -106,7 +107,8 @@ def rehearse(
 
     The crew's precision target does not end a rehearsal, so that the precision beyond it is seen
     too; looks are as sparse as those of a run without one. Everything else of the crew counts.
-    Pauses before a free retry last as long as the judge says, else as long as they do on average.
+    Limits of the rate hold as in a live run. Pauses before a free retry last as long as the judge
+    says, else as long as they do on average.
 
     Raises
     ------
@@ -121,16 +123,11 @@ def rehearse(
 
 @dataclass(slots=True)
 class _Call:
-    """One question with a player: which attempt runs, until when, and what will come of it.
-
-    No `result`: it pauses before another attempt.
-    """
+    """One attempt with a player, and what will come of it."""
 
     job: Job
-    number: int
-    deadline: float
-    result: Reply | JudgeError | None = None
-    outcome: Outcome | None = None
+    result: Reply | JudgeError
+    outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,6 +155,13 @@ class _Nowhere:
         del reply
         return ""
 
+    def words(self, error: JudgeError) -> str:
+        """Give what a judge said."""
+        return str(error)
+
+
+NOWHERE = _Nowhere()
+
 
 class _Stage:
     """The clock, the calls under way, and the accounts of a rehearsal."""
@@ -166,8 +170,9 @@ class _Stage:
         stop = _Watched(every=crew.stop.every, stage=self)
         self.state = State(replace(crew, stop=stop))
         self.state.apply(crew.opened)
-        self._dispatcher = Dispatcher(crew.judges, max_in_flight)
-        self._decider = Decider(self.state, self._dispatcher, may_thread=False)
+        self._dispatcher = Dispatcher(crew.judges, max_in_flight, backoff=mean_pause)
+        self._decider = Decider(self.state, self._dispatcher, NOWHERE, may_thread=False)
+        self._traffic = Traffic(self._decider, self._dispatcher, NOWHERE, lambda: self._now)
         self._players = players
         self._now = 0.0
         self._heap: list[tuple[float, int, _Call | None]] = []
@@ -190,7 +195,7 @@ class _Stage:
 
     def perform(self) -> Rehearsal:
         """Take turns until the run is over."""
-        ends: list[tuple[Job, Arrival | None]] = []
+        ends: list[_Call] = []
         while True:
             self._take_turn(ends)
             if self.state.stopped is not None and self.state.is_drained:
@@ -199,87 +204,55 @@ class _Stage:
 
     # --- a turn, as the live scheduler takes it -------------------------------------------------
 
-    def _take_turn(self, ends: list[tuple[Job, Arrival | None]]) -> None:
-        decider = self._decider
-        for job, arrival in ends:
-            self._dispatcher.ended(job, arrival)
-            if arrival is not None:
-                decider.take_in(arrival)
+    def _take_turn(self, ends: list[_Call]) -> None:
+        decider, traffic = self._decider, self._traffic
+        for call in ends:
+            charge = _charge(call.outcome)
+            self._charged[call.job.q] = self._charged.get(call.job.q, 0) + charge
+            traffic.ended(call.job, call.result, self._now)
         if self.state.stopped is None:
+            traffic.pass_time(self._now)
             if self._is_out_of_time and self.state.limit_reached is None:
                 decider.do(LimitReached(which="wall_clock"))
             _at_once(decider.decide())
         if self.state.stopped is not None:
             decider.close_unsent()
-        jobs = self._dispatcher.start()
+        jobs = traffic.start(self._now)
         if jobs:
             for name, seconds in self._since_sent.items():
                 self._bound_by[name] += seconds
             self._since_sent.clear()
         for job in jobs:
-            number = job.request.attempt.number
-            decider.do(Sent(q=job.q, attempt=number))
-            self._calls[job.query.judge] += 1
-            self._attempt(_Call(job, number, self._now + job.judge.timeouts.answer_s))
+            self._calls[job.query.judge] += job.is_first
+            self._attempt(job)
         self._count(decider.end_turn())
 
-    def _advance(self) -> list[tuple[Job, Arrival | None]]:
+    def _advance(self) -> list[_Call]:
         """Go on to the next moment at which a turn is due."""
-        ends: list[tuple[Job, Arrival | None]] = []
-        while not ends:
-            if not self._heap or (not self._dispatcher.in_flight and self._heap[0][2] is not None):
-                raise OrchestratorError("nothing is under way and nothing can be decided")
-            self._pass_until(self._heap[0][0])
-            while self._heap and self._heap[0][0] == self._now:
-                call = heappop(self._heap)[2]
-                if call is None:
-                    self._is_out_of_time = True
-                    return ends
-                if (end := self._go_on(call)) is not None:
-                    ends.append(end)
+        wakes_at = self._traffic.wakes_at(self._now)
+        next_at = self._heap[0][0] if self._heap else math.inf
+        if math.isinf(min(next_at, wakes_at)):
+            raise OrchestratorError("nothing is under way and nothing can be decided")
+        self._pass_until(min(next_at, wakes_at))
+        ends: list[_Call] = []
+        while self._heap and self._heap[0][0] <= self._now:
+            call = heappop(self._heap)[2]
+            if call is None:
+                self._is_out_of_time = True
+            else:
+                ends.append(call)
         return ends
 
     # --- one call -------------------------------------------------------------------------------
 
-    def _attempt(self, call: _Call) -> None:
+    def _attempt(self, job: Job) -> None:
         """Let a player make the attempt, within its own deadline and the answer's."""
-        job, request = call.job, call.job.request
-        if request.attempt.number != call.number:
-            request = replace(request, attempt=replace(request.attempt, number=call.number))
-        result, seconds = self._players[job.query.judge].attempt(request)
-        room = min(job.judge.timeouts.attempt_s, call.deadline - self._now)
+        result, seconds = self._players[job.query.judge].attempt(job.request)
+        room = min(job.judge.timeouts.attempt_s, job.deadline - self._now)
         if seconds > room:
             result, seconds = TimedOut(f"no reply within {room:g} s"), room
-        call.result, call.outcome = result, _outcome(job, call.number, result)
-        self._push(self._now + seconds, call)
-
-    def _go_on(self, call: _Call) -> tuple[Job, Arrival | None] | None:
-        """Go on with a call whose time has come; gives its end, if this is it."""
-        job, result = call.job, call.result
-        if result is None:
-            at = self.state.open.get(job.q)
-            if at is None or at.returned or self.state.stopped is not None:
-                return job, None
-            call.number += 1
-            self.state.apply(Sent(q=job.q, attempt=call.number))
-            self._attempt(call)
-            return None
-        if isinstance(result, Transient):
-            n_failed = call.number - job.request.attempt.number + 1
-            wait_s = _pause_s(n_failed) if result.retry_after_s is None else result.retry_after_s
-            has_time = self._now + wait_s < call.deadline
-            if call.number < job.judge.max_attempts and has_time:
-                self.state.apply(Freed(q=job.q, attempt=call.number, error=str(result)))
-                call.result = call.outcome = None
-                self._push(self._now + wait_s, call)
-                return None
-        assert call.outcome is not None
-        self._charged[job.q] = self._charged.get(job.q, 0) + _charge(call.outcome)
-        parks = str(result) if isinstance(result, JudgeError) and result.parks_judge else None
-        attempt = job.request.attempt
-        if attempt.number != call.number:
-            attempt = replace(attempt, number=call.number)
-        return job, Arrival(job=job, attempt=attempt, outcome=call.outcome, took_s=0.0, parks=parks)
+        job.took_s += seconds
+        self._push(self._now + seconds, _Call(job, result, _outcome(job, result)))
 
     def _push(self, at_s: float, call: _Call | None) -> None:
         # The number keeps calls that end at one moment in the order in which they were sent.
@@ -293,7 +266,7 @@ class _Stage:
         spent = [account.settled + account.uncertain for account in self.state.ledger.judges]
         until = self._now
         for at_s, _, call in self._heap:
-            if call is not None and call.outcome is not None:
+            if call is not None:
                 spent[call.job.query.judge] += _charge(call.outcome)
                 until = max(until, at_s)
         for at in self.state.open.values():
@@ -335,9 +308,9 @@ class _Stage:
         state, dispatcher = self.state, self._dispatcher
         if waiting := [lane for lane in dispatcher.lanes if lane.ready]:
             lane = max(waiting, key=lambda lane: len(lane.ready))
-            if lane.in_flight < lane.limit:
-                return "jobs"
-            is_full = lane.limit >= lane.judge.limits.concurrency
+            if lane.has_place:
+                return f"rate:{lane.judge.name}" if lane.ready_at(self._now) > self._now else "jobs"
+            is_full = lane.limit >= lane.concurrency
             return f"{'judge' if is_full else 'start'}:{lane.judge.name}"
         if state.stopped is not None or not state.n_up:
             return "policy"
@@ -388,22 +361,16 @@ class _Tally:
         return self.squares - self.total * self.total / self.n if self.n else 0.0
 
 
-def _outcome(job: Job, number: int, result: Reply | JudgeError) -> Outcome:
+def _outcome(job: Job, result: Reply | JudgeError) -> Outcome:
     match result:
         case Reply():
-            return answered(job, number, result, _Nowhere())
+            return answered(job, result, NOWHERE)
         case JudgeError():
-            return unanswered(job, number, result.reason, result.billing, usage=result.usage)
+            return unanswered(job, result.reason, result.billing, usage=result.usage)
 
 
 def _charge(outcome: Outcome) -> int:
     return outcome.cost + (outcome.uncertain if isinstance(outcome, Missing) else 0)
-
-
-def _pause_s(n_failed: int) -> float:
-    """Give the mean of the live pause after so many failures."""
-    doubled = BACKOFF.initial * BACKOFF.exp_base ** (n_failed - 1)
-    return float(min(doubled + BACKOFF.jitter / 2, BACKOFF.max))
 
 
 def _at_once(steps: Coroutine[Any, Any, None]) -> None:

@@ -6,25 +6,32 @@ one commit for all of it; only then the new questions are sent.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
 
-from orchestrator.core.errors import OrchestratorError
-from orchestrator.core.events import Event, Freed, LimitReached, Sent
+from orchestrator.core.errors import JudgeError, OrchestratorError
+from orchestrator.core.events import Event, LimitReached
 from orchestrator.core.ports import Store
+from orchestrator.core.wire import Reply
 from orchestrator.engine import signals
-from orchestrator.engine.attempts import Arrival, Job, Series
+from orchestrator.engine.attempts import Job, attempt, jittered
 from orchestrator.engine.crew import Archive
 from orchestrator.engine.decider import Decider
 from orchestrator.engine.dispatch import Dispatcher
 from orchestrator.engine.fold import State
+from orchestrator.engine.traffic import Traffic
 
 BUSY = 32
 """Above so many calls in flight a turn waits `company_s` for more arrivals."""
+
+POLL_S = 0.5
+"""How often commands from outside are looked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +48,8 @@ class Operation:
     takes_signals : SIGINT and SIGTERM interrupt the run, where the thread may take them
     clock : the event loop's own, in seconds; asyncio's is `time.monotonic`, and asking it through
         anyio costs 3 µs a call
+    wall : the time of day, POSIX seconds; nothing waits by it
+    backoff : the pause after so many failures in a row, seconds
     """
 
     max_in_flight: int
@@ -50,19 +59,38 @@ class Operation:
     may_thread: bool = False
     takes_signals: bool = False
     clock: Callable[[], float] = anyio.current_time
+    wall: Callable[[], float] = time.time
+    backoff: Callable[[int], float] = jittered
+
+
+class Steering(Protocol):
+    """Commands from outside, for a run under way."""
+
+    def is_due(self) -> bool:
+        """Whether a command waits. Asked twice a second, so it is cheap."""
+        ...
+
+    def obey(self, decider: Decider, dispatcher: Dispatcher, now: float) -> None:
+        """Carry out the commands that wait."""
+        ...
+
+    def confirm(self) -> None:
+        """Answer what was obeyed: it is durable now."""
+        ...
 
 
 class _End(NamedTuple):
-    """The end of a call; no arrival if the question was taken back between two attempts."""
+    """The end of an attempt."""
 
     job: Job
-    arrival: Arrival | None
+    result: Reply | JudgeError
 
 
 class Scheduler:
     """Carries a run from where its state is to its end.
 
-    `progress` makes the store's progress row; `observe` hears events once they are durable.
+    `progress` makes the store's progress row; `observe` hears events once they are durable;
+    `steering` brings commands from outside.
     """
 
     def __init__(
@@ -74,18 +102,22 @@ class Scheduler:
         *,
         progress: Callable[[State, Dispatcher], bytes] | None = None,
         observe: Callable[[Sequence[Event]], None] | None = None,
+        steering: Steering | None = None,
     ) -> None:
         self.state = state
         self.is_draining = False
         self.is_cut = False
-        self.dispatcher = Dispatcher(state.crew.judges, operation.max_in_flight)
-        self._decider = Decider(state, self.dispatcher, may_thread=operation.may_thread)
+        self._now = operation.clock
+        self.dispatcher = Dispatcher(
+            state.crew.judges, operation.max_in_flight, self._now(), operation.backoff
+        )
+        self._decider = Decider(state, self.dispatcher, archive, may_thread=operation.may_thread)
+        self._traffic = Traffic(self._decider, self.dispatcher, archive, operation.wall)
         self._store = store
-        self._archive = archive
         self._operation = operation
+        self._steering = steering
         self._progress = progress
         self._observe = observe
-        self._series = Series(archive, operation.clock, self._sent_again, self._freed)
         self._ends, self._inbox = anyio.create_memory_object_stream[_End | None](
             max_buffer_size=float("inf")
         )
@@ -108,6 +140,8 @@ class Scheduler:
                     await clocks.start(signals.listen, self.interrupt)
                 if self._operation.wall_clock_s is not None:
                     clocks.start_soon(self._run_out_of_time, self._operation.wall_clock_s)
+                if self._steering is not None:
+                    clocks.start_soon(self._listen_outside, self._steering)
                 async with anyio.create_task_group() as calls:
                     await self._decide_to_the_end(calls)
                     calls.cancel_scope.cancel()
@@ -143,14 +177,20 @@ class Scheduler:
             return self.state.is_drained
         if self.is_draining:
             return not any(at.sent for at in self.state.open.values())
-        if self.dispatcher.in_flight:
+        if self.dispatcher.in_flight or self.state.is_paused:
             return False
-        if not self.state.is_paused and not any(j.down_until for j in self.state.judges):
+        if math.isinf(self._traffic.wakes_at(self._now())):
             raise OrchestratorError("nothing is under way and nothing can be decided")
         return False
 
     async def _receive(self) -> list[_End]:
-        first = await self._inbox.receive()
+        wakes_at = self._traffic.wakes_at(self._now())
+        if self.is_draining or math.isinf(wakes_at):
+            first = await self._inbox.receive()
+        else:
+            first = None
+            with anyio.CancelScope(deadline=wakes_at):
+                first = await self._inbox.receive()
         waiting = self._inbox.statistics().current_buffer_used
         in_flight = self.dispatcher.in_flight
         if self._operation.company_s and in_flight > BUSY and 4 * waiting < in_flight:
@@ -163,24 +203,22 @@ class Scheduler:
                 return [end for end in ends if end is not None]
 
     async def _take_turn(self, ends: list[_End], calls: TaskGroup) -> None:
-        decider = self._decider
-        for job, arrival in ends:
-            self.dispatcher.ended(job, arrival)
-            if arrival is not None:
-                decider.take_in(arrival)
+        decider, now = self._decider, self._now()
+        for job, result in ends:
+            self._traffic.ended(job, result, now)
+        if self._steering is not None and self._steering.is_due():
+            self._steering.obey(decider, self.dispatcher, now)
         if not self.is_draining and self.state.stopped is None:
+            self._traffic.pass_time(now)
             if self._is_out_of_time and self.state.limit_reached is None:
                 decider.do(LimitReached(which="wall_clock"))
             await decider.decide()
         if self.state.stopped is not None:
             decider.close_unsent()
-        jobs = [] if self.is_draining else self.dispatcher.start()
-        for job in jobs:
-            decider.do(self._sent(job, job.request.attempt.number))
+        jobs = [] if self.is_draining else self._traffic.start(now)
         events = decider.end_turn()
-        if not events:
-            return
-        await self._commit(events)
+        if events:
+            await self._commit(events)
         for job in jobs:
             calls.start_soon(self._call, job)
 
@@ -189,30 +227,13 @@ class Scheduler:
         await self._store.append(events, progress)
         if self._observe is not None:
             self._observe(events)
+        if self._steering is not None:
+            self._steering.confirm()
 
     # --- the workers ----------------------------------------------------------------------------
 
     async def _call(self, job: Job) -> None:
-        self._ends.send_nowait(_End(job, await self._series.run(job)))
-
-    def _sent(self, job: Job, number: int) -> Sent:
-        return Sent(q=job.q, attempt=number, prompt=self._archive.prompt(job.request))
-
-    async def _sent_again(self, job: Job, number: int) -> bool:
-        at = self.state.open.get(job.q)
-        if at is None or at.returned or self.is_draining or self.state.stopped is not None:
-            return False
-        event = self._sent(job, number)
-        self.state.apply(event)
-        await self._commit([event])
-        return True
-
-    async def _freed(self, job: Job, number: int, error: str) -> None:
-        event = Freed(q=job.q, attempt=number, error=error)
-        self.state.apply(event)
-        await self._commit([event])
-        if self.is_draining or self.state.stopped is not None:
-            self._wake()
+        self._ends.send_nowait(_End(job, await attempt(job, self._now)))
 
     # --- clocks ---------------------------------------------------------------------------------
 
@@ -223,6 +244,12 @@ class Scheduler:
         await anyio.sleep(self._operation.grace_s)
         self.is_cut = True
         self._wake()
+
+    async def _listen_outside(self, steering: Steering) -> None:
+        while True:
+            await anyio.sleep(POLL_S)
+            if steering.is_due():
+                self._wake()
 
     async def _run_out_of_time(self, wall_clock_s: float) -> None:
         await anyio.sleep(wall_clock_s)

@@ -49,11 +49,12 @@ from orchestrator.core.query import (
     MissingReason,
     Observation,
     Outcome,
+    Query,
     outcome_digest,
 )
 from orchestrator.core.records import Open
 from orchestrator.core.stopping import COMPLETE
-from orchestrator.core.wire import Attempt, Json, Origin, Reply, Request
+from orchestrator.core.wire import Attempt, Finish, Json, Origin, Reply, Request
 from orchestrator.engine.decide import WAIT, Ask, Decline, Limit, Look, Park, Stop, decide, hear
 from orchestrator.engine.fold import State
 from orchestrator.engine.resume import mended
@@ -78,11 +79,13 @@ class Kept:
     prompts : the digest of each prompt is kept
     replies : each reply is kept; then only a reply can have been refused, cut or unreadable
     by_own_loop : the user's own loop called the judges, and why a verdict is missing is its word
+    cache : answers of earlier runs may be used
     """
 
     prompts: bool = False
     replies: bool = False
     by_own_loop: bool = False
+    cache: bool = False
 
 
 NOTHING_KEPT = Kept()
@@ -103,7 +106,9 @@ def verify(
     Decisions are compared up to the first that differs, since all later ones follow from it; money
     and readings are compared to the end.
     """
-    check = _Check(state, recall, name_prompt, kept)
+    memory = _Remembered()
+    state.crew = replace(state.crew, memory=memory)
+    check = _Check(state, recall, name_prompt, kept, memory)
     proposals_agree = True
     for row in rows:
         event, check.version = row.event, row.version
@@ -129,8 +134,30 @@ def _all(found: Iterator[str], event: Event) -> Iterator[str]:
         yield f"{type(event).__name__} can't be checked: {exc!r}"
 
 
+@dataclass(slots=True)
+class _Remembered:
+    """Stands for the cache: `holds` says whether it had the answer that is asked for."""
+
+    holds: bool = False
+
+    def find(self, query: Query) -> Reply | None:
+        """Give something where there was something; what it said stands in the log."""
+        del query
+        return _SOMETHING if self.holds else None
+
+    def keep(self, query: Query, attempt: Attempt, reply: Reply, judged: Judged) -> str:
+        """Keep nothing: a replay answers nothing."""
+        del query, attempt, reply, judged
+        return ""
+
+
+_SOMETHING = Reply(text="", finish=Finish.STOP, usage=None, origin=Origin.CACHE)
+
 _TAKES_UP = CapChanged | PriceChanged | JudgeUp | Reopened
 """What only a process that takes a run up writes; `Started` follows it, after what it mends."""
+
+_OUTSIDE = frozenset({"wall_clock", "user", "stale_cache"})
+"""Limits that are facts of the world; nothing in the log could contradict them."""
 
 _MENDS = Reasked | Arrived | Late | Forfeited | Withdrawn | Paused | Continued
 
@@ -146,6 +173,7 @@ class _Check:
     recall: Recall
     name_prompt: NamePrompt
     kept: Kept
+    memory: _Remembered
     previous: Event | None = None
     version: int = 0
     taking_up: str = ""
@@ -155,8 +183,9 @@ class _Check:
     def place(self, event: Event) -> Iterator[str]:
         """Name what can't stand here, whatever the policy says."""
         state, kind = self.state, type(event).__name__
+        comes_back = isinstance(event, JudgeUp) and self._is_waited_for(event.judge)
         if isinstance(event, _TAKES_UP) or (isinstance(event, Reasked) and event.ended == LOST):
-            self.taking_up = kind
+            self.taking_up = "" if comes_back and not self.taking_up else kind
         elif self.taking_up and not isinstance(event, _MENDS):
             if not isinstance(event, Started):
                 yield f"{self.taking_up} stands where no process took up the run"
@@ -214,7 +243,7 @@ class _Check:
                     yield f"question {q}: the outcome is not the one that was told (score or cost)"
             case Arrived(q=q, attempt=attempt, outcome=outcome) if q in state.open:
                 at = state.open[q]
-                if not at.sent:
+                if not at.sent and at.origin is not Origin.CACHE:
                     yield f"question {q}: what was not under way arrived"
                 if attempt != at.attempt:
                     yield f"question {q}: {attempt} arrived, {at.attempt} was sent"
@@ -253,7 +282,7 @@ class _Check:
 
     def _bill(self, at: Open, outcome: Outcome) -> Iterator[str]:
         bill = at.hold
-        if outcome.usage is not None:
+        if outcome.usage is not None and at.origin is not Origin.CACHE:
             bill = cost(outcome.usage, self.state.cards[at.query.judge])
         charge, uncertain = outcome.cost, 0
         is_wrong = charge != bill
@@ -273,7 +302,8 @@ class _Check:
                 if not isinstance(said, Reading) or observations not in self._forms(said):
                     yield f"question {at.q}: the reply reads {said}, the log holds {observations}"
                     return
-                unpriced = ("usage_missing",) if reply.usage is None else ()
+                is_unpriced = reply.usage is None and at.origin is not Origin.CACHE
+                unpriced = ("usage_missing",) if is_unpriced else ()
                 flags = (*reply.flags, *unpriced, *said.flags)
                 told = (outcome.served_model, outcome.origin, outcome.flags)
                 if told != (reply.served_model, reply.origin, flags):
@@ -297,20 +327,24 @@ class _Check:
         state = self.state
         yield from self._unsaid(event)
         match event:
-            case Asked(query=query, hold=hold, q=q):
+            case Asked(query=query, hold=hold, q=q, origin=origin):
+                self.memory.holds = origin is Origin.CACHE
                 action = decide(state)
+                self.memory.holds = False
                 if not isinstance(action, Ask) or action.query != query:
                     yield f"question {q}: {query} was asked, the policy proposes {action}"
                 elif action.hold != hold:
                     yield f"question {q}: {hold} nano-USD were held, the ceiling is {action.hold}"
-                elif (q, event.origin) != (state.n_asked, Origin.LIVE):
-                    yield f"question {q}: it is the {state.n_asked}th that is asked live"
+                elif q != state.n_asked or origin not in {Origin.LIVE, Origin.CACHE}:
+                    yield f"question {q}: it is the {state.n_asked}th that is asked"
+                elif origin is Origin.CACHE and not self.kept.cache:
+                    yield f"question {q} was remembered, and the campaign has no cache"
             case Declined(query=query, hold=hold, account=account):
                 action = decide(state)
                 if action != Decline(query, hold, account):
                     yield f"{query} was declined, the policy proposes {action}"
             case JudgeDown(judge=judge, until=until, why=why):
-                if until is not None or not self._is_parked_by(judge, why):
+                if not self._is_parked_by(judge, until, why):
                     yield f"judge {judge} did not go down here by {why!r}"
             case Reasked(q=q, ended="lost") if q in state.open:
                 if (due := mended(state, state.open[q])) != event:
@@ -326,7 +360,10 @@ class _Check:
                     yield f"question {q} was told out of turn"
                 elif (heard := hear(state, state.open[q])) != event:
                     yield f"question {q} should have come to {heard}"
-            case LimitReached(which=which) if which != "wall_clock":
+            case LimitReached(which="max_wait"):
+                if state.n_up or all(judge.down_until is None for judge in state.judges):
+                    yield "not all judges are down for a time"
+            case LimitReached(which=which) if which not in _OUTSIDE:
                 if decide(state) != Limit(which):
                     yield f"limit {which} is not reached here"
             case Looked(is_final=is_final):
@@ -343,14 +380,34 @@ class _Check:
             case _:
                 pass
 
-    def _is_parked_by(self, judge: JudgeIx, why: str) -> bool:
-        state = self.state
+    def _is_waited_for(self, judge: JudgeIx) -> bool:
+        return self.state.judges[judge].down_until is not None
+
+    def _is_parked_by(self, judge: JudgeIx, until: float | None, why: str) -> bool:
+        state, crew = self.state, self.state.crew
+        if until is not None:
+            # A refusal parks all judges of one account.
+            match self.previous:
+                case Freed(q=q, error=error):
+                    cause = state.open[q].query.judge
+                    account = crew.judges[cause].account
+                    is_shared = bool(account) and account == crew.judges[judge].account
+                    return error == why and (judge == cause or is_shared)
+                case JudgeDown(judge=other, why=said):
+                    account = crew.judges[other].account
+                    return said == why and bool(account) and account == crew.judges[judge].account
+                case _:
+                    return False
         match self.previous:
             case Arrived(q=q, outcome=Missing(reason=MissingReason.JUDGE_DOWN, detail=detail)):
                 is_its_own = state.open[q].query.judge == judge and detail in {"", why}
-                return is_its_own and not state.judges[judge].is_down
+                return is_its_own and not self._is_down_for_good(judge)
             case _:
                 return decide(state) == Park(judge, why)
+
+    def _is_down_for_good(self, judge: int) -> bool:
+        at = self.state.judges[judge]
+        return at.is_down and at.down_until is None
 
     def _unsaid(self, event: Event) -> Iterator[str]:
         """Name a judge that an answer says is down, where the next row does not."""
@@ -359,7 +416,7 @@ class _Check:
                 pass
             case Arrived(q=q, outcome=Missing(reason=MissingReason.JUDGE_DOWN)), _:
                 judge = self.state.open[q].query.judge
-                if not self.state.judges[judge].is_down:
+                if not self._is_down_for_good(judge):
                     yield f"question {q}: judge {judge} is down, and the log does not say so"
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from orchestrator.core.errors import JudgeError
 from orchestrator.core.ports import Store
 from orchestrator.core.wire import Reply, Request
 from orchestrator.store.codec import decode_reply, digest, encode_reply
@@ -48,6 +49,12 @@ class BlobArchive:
         if self._replies is not KeepReplies.FULL:
             return ""
         return self._store.put_blob(encode_reply(reply))
+
+    def words(self, error: JudgeError) -> str:
+        """Keep a provider's words only with prompts and replies: they may quote either."""
+        if self._replies is KeepReplies.FULL and self._prompts is not KeepPrompts.NONE:
+            return str(error)
+        return error.plain
 
 
 def name_prompt(request: Request) -> str:

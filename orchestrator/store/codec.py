@@ -25,12 +25,12 @@ class Encoded(NamedTuple):
     body: bytes
 
 
-VERSIONS = {"Arrived": 2, "Late": 2, "Looked": 2}
+VERSIONS = {"Arrived": 2, "Late": 2, "LimitReached": 2, "Looked": 2}
 """Versions of event bodies; a kind that is not named has 1.
 
 A version that only adds fields with defaults is read by the decoder of the next one; any other
 change wants an upcaster here. Arrived 2 and Late 2: `Observation.mass`, `request_id`, waits.
-Looked 2: `is_decided`, `policy`.
+LimitReached 2: `why`. Looked 2: `is_decided`, `policy`.
 """
 
 _encode = msgspec.json.Encoder().encode
@@ -43,6 +43,8 @@ class _Arrived(msgspec.Struct):
     attempt: Attempt
     outcome: msgspec.Raw
     took_s: float
+    waited_s: float = 0.0
+    limited_s: float = 0.0
 
 
 class _Late(msgspec.Struct):
@@ -82,7 +84,12 @@ def decode(kind: str, version: int, body: bytes | str) -> Event:
         case "Arrived":
             at = _decode_arrived(body)
             return Arrived(
-                q=at.q, attempt=at.attempt, outcome=_decode_outcome(at.outcome), took_s=at.took_s
+                q=at.q,
+                attempt=at.attempt,
+                outcome=_decode_outcome(at.outcome),
+                took_s=at.took_s,
+                waited_s=at.waited_s,
+                limited_s=at.limited_s,
             )
         case "Late":
             late = _decode_late(body)

@@ -118,6 +118,7 @@ class InTurnPolicy:
         self._open: dict[int, Query] = {}
         self._declined: list[Query] = []
         self._down: set[int] = set()
+        self._gone: set[int] = set()
 
     def ask(self, view: BudgetView) -> Query | Turn:
         """Propose the first question left whose judge is up."""
@@ -125,7 +126,8 @@ class InTurnPolicy:
         for query in self._todo:
             if query.judge not in self._down:
                 return query
-        return PAUSE if self._open else FINISH
+        waits = any(query.judge not in self._gone for query in self._todo)
+        return PAUSE if self._open or waits else FINISH
 
     def tell(self, event: PolicyEvent) -> None:
         """Keep the list of what is left."""
@@ -143,10 +145,12 @@ class InTurnPolicy:
             case CapChanged():
                 self._todo = self._declined + self._todo
                 self._declined = []
-            case JudgeDown(judge=judge):
+            case JudgeDown(judge=judge, until=until):
                 self._down.add(judge)
+                (self._gone.add if until is None else self._gone.discard)(judge)
             case JudgeUp(judge=judge):
                 self._down.discard(judge)
+                self._gone.discard(judge)
             case PriceChanged():
                 pass
 
@@ -211,6 +215,10 @@ class MemoryArchive:
         name = digest(data)
         self.blobs[name] = data
         return name
+
+    def words(self, error: JudgeError) -> str:
+        """Keep what a judge said."""
+        return str(error)
 
     def recall(self, digest: str) -> Reply | None:
         """Read a reply again."""

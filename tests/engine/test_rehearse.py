@@ -22,7 +22,8 @@ from orchestrator.core.judge import Timeouts
 from orchestrator.core.ports import PAUSE
 from orchestrator.core.stopping import StopReason, StopRule
 from orchestrator.core.wire import Finish, Reply, Usage
-from orchestrator.engine.rehearse import _pause_s, _Stage, rehearse
+from orchestrator.engine.attempts import mean_pause
+from orchestrator.engine.rehearse import _Stage, rehearse
 from orchestrator.engine.scheduler import Operation
 from orchestrator.testing.fakes import FakeAdapter, InTurnPolicy, Script, fake_crew
 from orchestrator.testing.virtual import run_virtually
@@ -116,7 +117,9 @@ def test_a_rehearsal_is_the_live_run_decision_by_decision(world):
     """Latencies, failures, retries, caps, limits: same decisions, money and duration."""
     crew, players = crew_of(world)
     clock = world["wall_clock_s"]
-    operation = Operation(max_in_flight=world["max_in_flight"], wall_clock_s=clock)
+    operation = Operation(
+        max_in_flight=world["max_in_flight"], wall_clock_s=clock, backoff=mean_pause
+    )
     live = run_virtually(crew, operation=operation)
 
     stage = _Stage(crew, players, world["max_in_flight"])
@@ -162,7 +165,7 @@ def test_a_look_says_what_a_stop_there_comes_to(n_told):
     """Calls under way at a stop are still received and charged; a look foresees them."""
     stop = StopRule(every=5, target_half_width=3.0 / (n_told * 0.8) ** 0.5, min_items=1)
     crew, players = crew_of(WORLD, stop=stop)
-    live = run_virtually(crew, operation=Operation(max_in_flight=8))
+    live = run_virtually(crew, operation=Operation(max_in_flight=8, backoff=mean_pause))
     assert live.state.stopped is StopReason.PRECISION
     seen = rehearse(crew, players, max_in_flight=8)
     sight = next(s for s in seen.sights if s.n_told == live.state.n_told)
@@ -244,7 +247,7 @@ def test_a_refused_key_parks_the_judge():
 
 def test_pauses_double_up_to_a_minute():
     """The live pause has a jitter of up to a second; its mean is half of one."""
-    assert [_pause_s(n) for n in (1, 2, 3, 9)] == [1.5, 2.5, 4.5, 60.0]
+    assert [mean_pause(n) for n in (1, 2, 3, 9)] == [1.5, 2.5, 4.5, 60.0]
 
 
 class Sulking(InTurnPolicy):

@@ -365,7 +365,7 @@ UNVERIFIABLE = {
     "Sent": None,  # no prompts are kept here
     "Started": None,  # who took the run up, and where
     "Freed": {"error"},
-    "Arrived": {"took_s", "outcome.detail"},
+    "Arrived": {"took_s", "waited_s", "limited_s", "outcome.detail"},
 }
 """Facts of time and words of others, which nothing in the log could contradict."""
 

@@ -14,6 +14,7 @@ from orchestrator.core.errors import (
     Overloaded,
     RateLimited,
     TimedOut,
+    Unreachable,
 )
 from orchestrator.core.events import (
     CapChanged,
@@ -282,7 +283,7 @@ def test_a_judge_that_goes_down_takes_back_what_waits_to_be_sent_again():
     def script(request):
         calls.append(request.query.units[0])
         if request.query.units[0] == 1:
-            return Script(error=RateLimited(retry_after_s=20.0))
+            return Script(error=Unreachable(retry_after_s=20.0))
         if len(calls) > 6:
             return Script(latency_s=1.0, error=BadCredentials("revoked"))
         return Script(latency_s=1.0)
