@@ -4,9 +4,11 @@ The latent verdict on a unit and criterion is::
 
     x = truth + bias + interaction·N(item, judge) + order_effect·slot + drift·replicate + sd·noise
 
-`drift` is a shift per repeat: the r-th repeat of a question lies r·drift higher. What is emitted
-is x on the criterion's scale: rounded to the nearest label of an integer scale, true from the
-middle of a boolean scale up, six decimals of a float scale, and clipped to the ends.
+`slot` counts places in the presentation from 0: of the unit or, in a question on one unit, of the
+criterion in the list. `drift` is a shift per repeat: the r-th repeat of a question lies r·drift
+higher. What is emitted is x on the criterion's scale: rounded to the nearest label of an integer
+scale, true from the middle of a boolean scale up, six decimals of a float scale, and clipped to the
+ends. Where a bare label is asked for, it has all of the probability.
 `MockJudge.expected` gives the exact mean of what is emitted.
 
 Answers depend only on (seed, item, arm, judge, order, repeat) and faults also on the number of the
@@ -57,6 +59,7 @@ from orchestrator.core.errors import (
 )
 from orchestrator.core.money import Nano, PriceCard, ceiling_cost
 from orchestrator.core.ports import JudgeSetting, Plugin
+from orchestrator.core.query import Query
 from orchestrator.core.scale import Scale, ScaleType
 from orchestrator.core.seeds import Stream
 from orchestrator.core.study import Study
@@ -294,24 +297,33 @@ class MockJudge:
         return ""
 
     def _text(self, request: Request, noise: list[float]) -> str:
-        """Write the verdicts as the request's schema asks: an object, or one for each unit."""
-        query, sd = request.query, self._config.sd
-        keys = request.schema["properties"]
-        assert isinstance(keys, dict)  # a rubric's schema describes an object
+        """Write the verdicts as the request's schema asks: a label, an object, or one a unit."""
+        query = request.query
+        keys = request.schema.get("properties")
+        if keys is None:
+            label = self._verdict(query, 0, 0, 0, noise)
+            return _DIGITS.get(label, label)
         answers = []
-        for slot, unit in enumerate(query.units):
-            shift = self._shift(slot, query.replicate)
+        for place in range(len(query.units)):
             pairs = []
+            n_listed = 0
             for key in keys:
                 index = self._criteria.get(key)
                 if index is None:
                     pairs.append(f'{_quoted(key)}: "{REASON}"')
                     continue
-                wobble = sd * noise[slot * len(self._scales) + index]
-                latent = self._centre_rows[unit][index] + shift + wobble
-                pairs.append(f"{_quoted(key)}: {spelt_verdict(latent, self._scales[index])}")
+                slot = n_listed if len(query.units) == 1 else place
+                n_listed += 1
+                pairs.append(f"{_quoted(key)}: {self._verdict(query, place, slot, index, noise)}")
             answers.append("{" + ", ".join(pairs) + "}")
         return answers[0] if len(answers) == 1 else "[" + ", ".join(answers) + "]"
+
+    def _verdict(self, query: Query, place: int, slot: int, index: int, noise: list[float]) -> str:
+        """Write the verdict on one criterion of the unit at a place."""
+        centre = self._centre_rows[query.units[place]][index]
+        wobble = self._config.sd * noise[place * len(self._scales) + index]
+        latent = centre + self._shift(slot, query.replicate) + wobble
+        return spelt_verdict(latent, self._scales[index])
 
     def _reply(self, request: Request, text: str, fault: str) -> Reply:
         tokens, limit = self._config.tokens, self._limit(request)
@@ -336,8 +348,12 @@ class MockJudge:
             finish=finish,
             usage=None if fault == "usage_missing" else usage,
             served_model="mock",
+            alternatives=() if "properties" in request.schema else ((text, 0.0),),
         )
 
+
+_DIGITS = {"false": "0", "true": "1"}
+"""The labels of a boolean where a bare label is asked for."""
 
 _quoted = lru_cache(maxsize=256)(json.dumps)
 

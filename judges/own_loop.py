@@ -2,42 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from typing import assert_never
-
+from judges.bounds import input_bound
 from orchestrator.core.errors import BadRequest
 from orchestrator.core.money import Nano, PriceCard, ceiling_cost
-from orchestrator.core.wire import Chat, Image, Part, Reply, Request, Text
-
-MESSAGE_TOK = 16
-"""Input tokens beyond its text that a message is given: chat formats spend three to five on the
-role and the marks around it."""
-
-
-def input_bound(request: Request) -> int:
-    """Bound the input tokens of a request: one a byte of its UTF-8, and `MESSAGE_TOK` a message.
-
-    No tokenizer in use makes more tokens of a text than it has bytes. The schema counts as text,
-    since providers show it to the model.
-    """
-    schema = json.dumps(request.schema, ensure_ascii=False).encode(errors="replace")
-    return MESSAGE_TOK + len(schema) + sum(map(_part_bound, request.parts))
-
-
-def _part_bound(part: Part) -> int:
-    match part:
-        case Text(text=text):
-            return MESSAGE_TOK + _n_bytes(text)
-        case Chat(turns=turns):
-            return sum(MESSAGE_TOK + _n_bytes(turn.role + turn.content) for turn in turns)
-        case Image(data=data):
-            return MESSAGE_TOK + len(data)
-        case _:
-            assert_never(part)
-
-
-def _n_bytes(text: str) -> int:
-    return len(text.encode(errors="replace"))
+from orchestrator.core.wire import Reply, Request
 
 
 class OwnLoopJudge:

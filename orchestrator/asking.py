@@ -340,7 +340,8 @@ class OwnLoop:
     def _progress(self) -> Progress:
         state = self._state
         under_way = Counter[int](at.query.judge for at in state.open.values() if at.sent)
-        return self._session.progress(state, [under_way[j] for j in range(len(state.judges))])
+        counts = [under_way[judge] for judge in range(len(state.judges))]
+        return self._session.progress(state, under_way=counts)
 
     def close(self) -> Result:
         """Write what is derived from the log, and give the run free; again is fine.

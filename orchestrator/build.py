@@ -7,11 +7,13 @@ spent. Nothing below this floor knows concrete classes.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from hashlib import blake2b, sha256
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -21,9 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from judges.bounds import input_bound
 from judges.own_loop import OwnLoopJudge
+from orchestrator.access import account, base_url, plain, signature
+from orchestrator.campaign_file import LIVE, Rates
 from orchestrator.campaign_file import Judge as JudgeEntry
-from orchestrator.campaign_file import Rates
 from orchestrator.config import CampaignFile
 from orchestrator.core.errors import (
     BudgetTooSmall,
@@ -34,23 +38,24 @@ from orchestrator.core.errors import (
 )
 from orchestrator.core.events import Opened
 from orchestrator.core.gate import Gate
-from orchestrator.core.ids import JudgeIx
+from orchestrator.core.ids import JudgeIx, UnitIx
 from orchestrator.core.judge import Judge, Limits, Timeouts
 from orchestrator.core.money import Nano, PriceCard, cost, format_usd, parse_usd
-from orchestrator.core.ports import Adapter, Estimator, JudgeSetting
-from orchestrator.core.query import Kind, Role
+from orchestrator.core.ports import Adapter, Decoding, Estimator, JudgeSetting
+from orchestrator.core.query import Kind, Query, Role
 from orchestrator.core.scale import Criterion
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.stopping import StopRule
 from orchestrator.core.study import Panelist, Study
-from orchestrator.core.wire import Json, Usage
+from orchestrator.core.wire import FIRST_ATTEMPT, Json, Route, Usage
 from orchestrator.data import Dataset, read_data, sample
-from orchestrator.engine.crew import Crew
+from orchestrator.engine.crew import Crew, Memory
 from orchestrator.engine.decide import Decline, decide
 from orchestrator.engine.fold import State
 from orchestrator.engine.scheduler import Operation
 from orchestrator.engine.sequencer import Delivery
 from orchestrator.gates import Comparison, misfits, resolved
+from orchestrator.keys import key_of
 from orchestrator.labels import HumanLabels, digest_of, read_labels
 from orchestrator.planned import refused
 from orchestrator.prices import Price, per_call, resolve
@@ -74,6 +79,7 @@ class Blueprint:
 
     `frame` is the blob that names items, arms and groups, so that a report needs only the log.
     `truth` (n_units,) float64 is the known truth of mock campaigns, None where the data hold none.
+    `memory` makes the cache of a run that was opened at a time (POSIX seconds), None without one.
     """
 
     file: CampaignFile
@@ -84,6 +90,7 @@ class Blueprint:
     warnings: tuple[Problem, ...]
     is_mock: bool
     truth: NDArray[np.float64] | None = None
+    memory: Callable[[float], Memory] | None = None
 
     @property
     def name(self) -> str:
@@ -162,7 +169,7 @@ def build(
     UnpricedModel, BudgetTooSmall, ShadowedPackage
     """
     check_packages()
-    if problems := [*refused(file, mock=mock or own_loop), *_absent(file)]:
+    if problems := [*refused(file), *_absent(file)]:
         raise InvalidCampaign(problems)
     campaign = file.campaign
     data = read_data(
@@ -173,7 +180,12 @@ def build(
     if limit is not None:
         data = sample(data, limit, seeds=seeds)
     is_mock = mock or all(judge.adapter == "mock" for judge in campaign.judges)
-    prices = _prices(file, mock=mock)
+    routes = _routes(file)
+    rubrics = [
+        _rubric(file, entry, route, criteria, seeds, data)
+        for entry, route in zip(campaign.judges, routes, strict=True)
+    ]
+    prices = _prices(file, rubrics, data.frame.n_units, mock=mock)
     study = Study(
         kind=Kind(campaign.task.kind),
         frame=data.frame,
@@ -185,17 +197,16 @@ def build(
         seeds=seeds,
         labels=None if labels is None else labels.of(data.frame),
     )
+    adapters, dropped = _adapters(file, routes, study, data, mock=mock, own_loop=own_loop)
     judges = tuple(
-        _judge(
-            entry,
-            _rubric(file, entry, study, data),
-            OwnLoopJudge() if own_loop else _adapter(JudgeIx(ix), entry, study, data, mock=mock),
-        )
-        for ix, entry in enumerate(campaign.judges)
+        _judge(*parts, mock=mock)
+        for parts in zip(campaign.judges, rubrics, adapters, routes, strict=True)
     )
     frame = _frame_document(data)
     analysis = _analysis(file, study)
-    opened = _opened(file, study, prices, data, frame, analysis.gates, mock=mock, is_mock=is_mock)
+    opened = _opened(
+        file, study, prices, routes, data, frame, analysis.gates, mock=mock, is_mock=is_mock
+    )
     if own_loop:
         opened = _told_by_loop(opened)
     crew = _crew(file, opened, judges, study, analysis)
@@ -212,9 +223,44 @@ def build(
             *data.warnings,
             *(() if labels is None else labels.warnings),
             *_cautions(file, data),
+            *dropped,
         ),
         is_mock=is_mock,
         truth=data.truth,
+        memory=None
+        if own_loop or campaign.cache is None
+        else partial(_memory, file, judges, criteria, data),
+    )
+
+
+def _memory(
+    file: CampaignFile,
+    judges: Sequence[Judge],
+    criteria: Sequence[Criterion],
+    data: Dataset,
+    opened_at: float,
+) -> Memory:
+    """Open the cache, for a run that was opened at a time (POSIX seconds)."""
+    from orchestrator.caching import About, Cache, CachedVerdicts  # noqa: PLC0415  # if wanted
+
+    campaign, wanted = file.campaign, file.campaign.cache
+    assert wanted is not None
+    return CachedVerdicts(
+        Cache(wanted.dir, max_age_s=wanted.max_age, recheck=wanted.recheck),
+        judges,
+        [
+            About(
+                adapter=entry.adapter,
+                model=entry.model,
+                base_url=base_url(entry, os.environ) or "",
+            )
+            for entry in campaign.judges
+        ],
+        criteria,
+        data.fields,
+        seed=campaign.seed,
+        opened_at=opened_at,
+        keeps_text=campaign.output.keep.replies == "full",
     )
 
 
@@ -245,12 +291,45 @@ def _absent(file: CampaignFile) -> Iterator[Problem]:
 # --- judges ------------------------------------------------------------------------------------
 
 
-def _prices(file: CampaignFile, *, mock: bool) -> tuple[Price, ...]:
+def _routes(file: CampaignFile) -> tuple[Route, ...]:
+    """Choose how each judge gives its verdict."""
+    from judges.capabilities import resolve_route  # noqa: PLC0415  # as the adapters
+
+    routes, problems = [], []
+    for ix, entry in enumerate(file.campaign.judges):
+        wanted = file.campaign.task.output.route
+        try:
+            routes.append(resolve_route(entry.adapter, entry.model, wanted, _decoding(entry)))
+        except ValueError as exc:
+            problems.append(file.locate(f"judges[{ix}].model", f"task.output.route: {exc}"))
+    if problems:
+        raise InvalidCampaign(problems)
+    return tuple(routes)
+
+
+def _decoding(entry: JudgeEntry) -> Decoding:
+    params = entry.params
+    return Decoding(
+        temperature=params.temperature,
+        top_p=params.top_p,
+        seed=params.seed,
+        extra=params.extra,
+        is_strict=entry.strict_params,
+    )
+
+
+def _prices(
+    file: CampaignFile, rubrics: Sequence[Rate], n_units: int, *, mock: bool
+) -> tuple[Price, ...]:
     now = datetime.now(UTC)
     prices, problems = [], []
     for ix, entry in enumerate(file.campaign.judges):
         try:
-            prices.append(_price(entry, now, mock=mock))
+            price = _price(entry, now, mock=mock)
+            if price.by_length:
+                longest = _longest(rubrics[ix], n_units)
+                price = _price(entry, now, mock=mock, max_input_tok=longest)
+            prices.append(price)
         except UnpricedModel as exc:
             problems.append(file.locate(f"judges[{ix}].price_usd_per_1m", str(exc)))
     if problems:
@@ -258,17 +337,26 @@ def _prices(file: CampaignFile, *, mock: bool) -> tuple[Price, ...]:
     return tuple(prices)
 
 
-def _price(entry: JudgeEntry, now: datetime, *, mock: bool) -> Price:
-    if entry.adapter == "recorded" and not mock:
-        return per_call(parse_usd(entry.recorded.usd_per_call))
+def _longest(rubric: Rate, n_units: int) -> int:
+    """Bound the input tokens of the longest question."""
+    asked = (Query(kind=Kind.RATE, judge=JudgeIx(0), units=(UnitIx(u),)) for u in range(n_units))
+    return max(input_bound(rubric.render(query, FIRST_ATTEMPT)) for query in asked)
+
+
+def _price(
+    entry: JudgeEntry, now: datetime, *, mock: bool, max_input_tok: int | None = None
+) -> Price:
+    if entry.is_by_call and not mock:
+        return per_call(parse_usd(entry.own_settings.usd_per_call))
     given = entry.price_usd_per_1m
     return resolve(
         given if isinstance(given, str) else _card(given),
         judge=entry.name,
         adapter=entry.adapter,
         model=entry.model,
-        base_url=entry.base_url,
+        base_url=base_url(entry, os.environ),
         at=now,
+        max_input_tok=max_input_tok,
         mock=mock,
     )
 
@@ -309,21 +397,80 @@ def _planning(entry: JudgeEntry, card: PriceCard) -> Nano:
     return cost(usage, card)
 
 
-def _judge(entry: JudgeEntry, rubric: Rate, adapter: Adapter) -> Judge:
+def _judge(entry: JudgeEntry, rubric: Rate, adapter: Adapter, route: Route, *, mock: bool) -> Judge:
+    limits, timeouts = entry.limits, entry.timeouts
+    is_mock = mock or entry.adapter == "mock"
+    has_rates = not is_mock or (entry.mock is not None and entry.mock.realtime)
     return Judge(
         name=entry.name,
         rubric=rubric,
         adapter=adapter,
-        limits=Limits(concurrency=entry.limits.concurrency),
-        timeouts=Timeouts(attempt_s=entry.timeouts.attempt, answer_s=entry.timeouts.answer),
+        limits=Limits(
+            concurrency=limits.concurrency,
+            rpm=limits.rpm if has_rates else None,
+            input_tpm=limits.input_tpm if has_rates else None,
+            output_tpm=limits.output_tpm if has_rates else None,
+        ),
+        timeouts=Timeouts(
+            attempt_s=timeouts.attempt,
+            answer_s=timeouts.answer,
+            patience_s=timeouts.patience,
+            max_wait_s=timeouts.max_wait,
+        ),
         max_attempts=entry.max_attempts,
+        account=account(entry, os.environ),
+        model=entry.model,
+        route=route,
+        signature=signature(entry, route, os.environ, mock=mock),
     )
 
 
-def _adapter(ix: JudgeIx, entry: JudgeEntry, study: Study, data: Dataset, *, mock: bool) -> Adapter:
+def _adapters(
+    file: CampaignFile,
+    routes: Sequence[Route],
+    study: Study,
+    data: Dataset,
+    *,
+    mock: bool,
+    own_loop: bool,
+) -> tuple[list[Adapter], list[Problem]]:
+    """Make the adapters; name the parameters that models don't take, and that are left out."""
+    adapters: list[Adapter] = []
+    dropped, problems = [], []
+    for ix, entry in enumerate(file.campaign.judges):
+        if own_loop:
+            adapters.append(OwnLoopJudge())
+            continue
+        try:
+            adapters.append(_adapter(JudgeIx(ix), entry, routes[ix], study, data, mock=mock))
+        except InvalidCampaign as exc:
+            problems += [_placed(file, ix, problem) for problem in exc.problems]
+        except ConfigError as exc:
+            problems.append(file.locate(f"judges[{ix}].params", str(exc)))
+        else:
+            flags = getattr(adapters[-1], "flags", ())
+            if names := [flag.removeprefix("dropped:") for flag in flags]:
+                message = f"{entry.model} does not take {', '.join(names)}: left out of its calls"
+                dropped.append(file.locate(f"judges[{ix}].params", message))
+    if problems:
+        raise InvalidCampaign(problems)
+    return adapters, dropped
+
+
+def _placed(file: CampaignFile, ix: int, problem: Problem) -> Problem:
+    """Put a judge's problem, which names the judge, at the judge's place in the file."""
+    if problem.file:
+        return problem
+    key = problem.path.removeprefix(f"judges.{file.campaign.judges[ix].name}.")
+    return file.locate(f"judges[{ix}].{key}", problem.message)
+
+
+def _adapter(
+    ix: JudgeIx, entry: JudgeEntry, route: Route, study: Study, data: Dataset, *, mock: bool
+) -> Adapter:
     kind = "mock" if mock else entry.adapter
     plugin = find("judges", kind)
-    settings = {"mock": entry.mock, "recorded": entry.recorded}.get(kind, entry.settings)
+    settings = entry.mock if mock else entry.own_settings
     setting = JudgeSetting(
         name=entry.name,
         judge=ix,
@@ -334,25 +481,41 @@ def _adapter(ix: JudgeIx, entry: JudgeEntry, study: Study, data: Dataset, *, moc
         else np.repeat(data.truth[:, np.newaxis], len(study.criteria), axis=1),
         model=entry.model,
         recording=_source(entry).recording if kind == "recorded" else None,
+        base_url=base_url(entry, os.environ),
+        api_key=key_of(entry, os.environ),
+        route=route,
+        decoding=_decoding(entry),
+        input_bound=entry.input_bound,
+        concurrency=entry.limits.concurrency,
+        connect_s=entry.timeouts.connect,
+        attempt_s=entry.timeouts.attempt,
     )
     adapter: Adapter = plugin.build(settings if settings is not None else plugin.config(), setting)
     return adapter
 
 
-def _rubric(file: CampaignFile, entry: JudgeEntry, study: Study, data: Dataset) -> Rate:
+def _rubric(
+    file: CampaignFile,
+    entry: JudgeEntry,
+    route: Route,
+    criteria: Sequence[Criterion],
+    seeds: Seeds,
+    data: Dataset,
+) -> Rate:
     from judges.rubrics.rate import Rate  # noqa: PLC0415  # jinja2 is imported only when needed
 
     task = file.campaign.task
     assert task.kind == "rate"  # `refused` has seen to it
     return Rate(
         task.rubric,
-        study.criteria,
+        criteria,
         data.fields,
-        seeds=study.seeds,
+        seeds=seeds,
         max_output_tok=entry.params.max_output_tokens,
         criteria_order=task.criteria_order,
         allow_na=task.allow_na,
         reason=task.output.reason,
+        route=route,
     )
 
 
@@ -363,6 +526,7 @@ def _opened(
     file: CampaignFile,
     study: Study,
     prices: Sequence[Price],
+    routes: Sequence[Route],
     data: Dataset,
     frame: bytes,
     gates: Sequence[Gate],
@@ -390,6 +554,7 @@ def _opened(
         },
         "recordings": {} if mock else _recordings(campaign.judges),
         **_labels_document(identity, study),
+        **_live_document(campaign.judges, routes),
         # Caps that no event can change; that of the campaign can.
         "budget": budget.model_dump(mode="json", exclude={"usd", "wall_clock"})
         | {"by_judge": [judge.budget_usd for judge in campaign.judges]},
@@ -426,6 +591,20 @@ def _labels_document(identity: Mapping[str, Json], study: Study) -> dict[str, Js
             "n": int((~np.isnan(study.labels)).any(axis=1).sum()),
             "digest": digest_of(study.labels),
         }
+    }
+
+
+def _live_document(judges: Sequence[JudgeEntry], routes: Sequence[Route]) -> dict[str, Json]:
+    """Say how live judges give their verdicts, and of addresses that the file does not name."""
+    live = [(j, route) for j, route in zip(judges, routes, strict=True) if j.adapter in LIVE]
+    elsewhere = {
+        judge.name: plain(url)
+        for judge, _ in live
+        if judge.base_url is None and (url := base_url(judge, os.environ))
+    }
+    return {
+        **({"routes": {judge.name: str(route) for judge, route in live}} if live else {}),
+        **({"base_urls": elsewhere} if elsewhere else {}),
     }
 
 

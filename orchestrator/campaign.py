@@ -18,11 +18,12 @@ import anyio
 from orchestrator import rundir
 from orchestrator.build import Blueprint, build
 from orchestrator.config import CampaignFile, load_campaign
-from orchestrator.core.errors import BudgetTooSmall, ConfigError, CorruptLog
+from orchestrator.core.errors import BudgetTooSmall, ConfigError, CorruptLog, InvalidCampaign
 from orchestrator.core.events import Event, Started
 from orchestrator.core.stopping import COMPLETE
 from orchestrator.core.wire import Json
 from orchestrator.engine.scheduler import first_error
+from orchestrator.keys import missing
 from orchestrator.report.planning import Plan, Refusal, document
 from orchestrator.report.screen import Progress
 from orchestrator.session import Observer, Result, Session, result_of, start
@@ -116,6 +117,19 @@ class Campaign:
                 self.file, mock=self._mock, limit=self._limit, own_loop=self.is_own_loop
             )
         return self._blueprint
+
+    def check_keys(self) -> None:
+        """Check that the judges that are to be asked have their keys in the environment.
+
+        Raises
+        ------
+        InvalidCampaign
+            Some have not; all are named.
+        """
+        if self._mock or self.is_own_loop:
+            return
+        if problems := list(missing(self.file, os.environ)):
+            raise InvalidCampaign(problems)
 
     def plan(self, *, max_in_flight: int | None = None, rivals: bool = True) -> Plan:
         """Rehearse the campaign: calls, dollars, time and precision, before anything is sent.
@@ -214,6 +228,7 @@ class Campaign:
     async def _session(self, directory: str | Path | None, max_in_flight: int | None) -> Session:
         # A run closes its judges' connections, so another one builds them anew.
         blueprint, self._blueprint = self.build(), None
+        self.check_keys()
         parent = self.file.campaign.output.dir
         if parent is None:
             parent = Path(os.environ.get("SORTITION_OUTPUT_DIR", "runs"))

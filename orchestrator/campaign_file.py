@@ -34,7 +34,6 @@ from orchestrator.core.errors import ConfigError
 from orchestrator.gates import GateEntry
 from orchestrator.planned import (
     PLANNED,
-    Cache,
     CheckTask,
     CompareTask,
     RateBatchTask,
@@ -258,6 +257,14 @@ class Data(Model):
             yield ("fields", field), "each arm has a field of that name too"
 
 
+class Cache(Model):
+    """Verdicts kept between runs; a share is asked again, to see whether the model has changed."""
+
+    dir: Annotated[Path, Lax] = Path(".sortition/cache")
+    max_age: Duration | None = None
+    recheck: Share = 0.0
+
+
 class Labels(Model):
     """Human verdicts on some of the units; columns as for `estimate DATA`."""
 
@@ -354,16 +361,17 @@ def _url(value: str) -> str:
     return value
 
 
-_LIVE = frozenset({"openai", "anthropic", "google", "compatible"})
-BUILT_IN = _LIVE | {"mock", "recorded", "python"}
-"""Adapters whose keys are those of `Judge`; any other has its own under `settings`."""
+LIVE = frozenset({"openai", "anthropic", "google", "compatible"})
+BLOCKS = ("mock", "recorded", "openai", "anthropic", "google", "compatible", "python")
+BUILT_IN = frozenset(BLOCKS)
+"""Adapters whose own keys stand in a block of their name; any other has its own in `settings`."""
 
 
 class Judge(Model):
     """Who is asked, at which price and limits.
 
-    The adapters `mock` and `recorded` have a block of their name, one from elsewhere `settings`.
-    A `mock` block is allowed with any adapter: a mock may stand in for it.
+    A built-in adapter's own keys stand in a block of its name, those of one from elsewhere in
+    `settings`. A `mock` block is allowed with any adapter: a mock may stand in for it.
     """
 
     name: Name
@@ -383,6 +391,11 @@ class Judge(Model):
     lane: Literal["live", "batch"] = "live"
     mock: Any = None
     recorded: Any = None
+    openai: Any = None
+    anthropic: Any = None
+    google: Any = None
+    compatible: Any = None
+    python: Any = None
     settings: Any = None
     assume: Assumption = Assumption()
 
@@ -391,7 +404,7 @@ class Judge(Model):
     def _is_known(cls, value: str) -> str:
         return _known_kind("judges", value)
 
-    @field_validator("mock", "recorded", mode="plain")
+    @field_validator(*BLOCKS, mode="plain")
     @classmethod
     def _by_name(cls, value: Any, info: ValidationInfo) -> BaseModel:
         return _settings("judges", str(info.field_name), value, info)
@@ -405,14 +418,20 @@ class Judge(Model):
     @property
     def is_free(self) -> bool:
         """Whether no call can cost anything."""
-        if self.adapter == "recorded":
-            return self.recorded is not None and not self.recorded.usd_per_call
+        if self.is_by_call:
+            return self.own_settings is not None and not self.own_settings.usd_per_call
         return self.price_usd_per_1m == "free"
 
     @property
     def own_settings(self) -> Any:
         """The keys of its adapter's own, None where it has none."""
-        return {"mock": self.mock, "recorded": self.recorded}.get(self.adapter, self.settings)
+        return getattr(self, self.adapter) if self.adapter in BUILT_IN else self.settings
+
+    @property
+    def is_by_call(self) -> bool:
+        """Whether it charges by the call and counts no tokens."""
+        own = self.own_settings
+        return self.adapter == "recorded" or getattr(own, "usd_per_call", None) is not None
 
     @property
     def truth(self) -> str | None:
@@ -422,7 +441,7 @@ class Judge(Model):
     def contradictions(self) -> Iterable[tuple[Loc, str]]:
         """Want what the adapter needs, and nothing that it never reads."""
         given = self.model_fields_set
-        if self.adapter in _LIVE and not self.model:
+        if self.adapter in LIVE and not self.model:
             yield ("model",), f"missing; {self.adapter} wants one"
         if self.adapter == "compatible" and self.base_url is None:
             yield ("base_url",), "missing; compatible wants the server's URL"
@@ -431,10 +450,13 @@ class Judge(Model):
                 yield ("recorded",), "missing; wants {path, judge, usd_per_call}"
             elif self.recorded.usd_per_call is None:
                 yield ("recorded", "usd_per_call"), "missing; wants USD, 0 if the calls are free"
-            if "price_usd_per_1m" in given:
-                yield ("price_usd_per_1m",), "recorded charges usd_per_call, so this is never read"
-        elif "recorded" in given:
-            yield ("recorded",), f"only the adapter recorded reads it, not {self.adapter}"
+        if self.adapter == "python" and self.python is None:
+            yield ("python",), "missing; wants {call: package.module:function}"
+        if self.is_by_call and "price_usd_per_1m" in given:
+            message = f"{self.adapter} charges usd_per_call, so this is never read"
+            yield ("price_usd_per_1m",), message
+        for block in given.intersection(BLOCKS) - {self.adapter, "mock"}:
+            yield (block,), f"only the adapter {block} reads it, not {self.adapter}"
         if "settings" in given and self.adapter in BUILT_IN:
             yield ("settings",), f"only adapters from elsewhere read it, not {self.adapter}"
 
@@ -445,7 +467,7 @@ class Judge(Model):
         """Describe the blocks of plug-ins; only the name is required, since defaults give the rest."""
         schema = handler(core)
         form = handler.resolve_ref_schema(schema)
-        for block in ("mock", "recorded"):
+        for block in BLOCKS:
             model = settings_model("judges", block)
             form["properties"][block] = handler(model.__pydantic_core_schema__)
         form["required"] = ["name"]

@@ -211,6 +211,10 @@ class CampaignFile:
         """Make a problem at a field, given as `judges[1].price_usd_per_1m`."""
         return self._document.problem(undotted(path), message)
 
+    def section(self, name: str) -> Json:
+        """Give a section as it runs: overrides, defaults of judges and texts in place, paths absolute."""
+        return deepcopy(self._document.data.get(name))
+
     def identity_json(self) -> dict[str, Json]:
         """Give everything that must not change while a run goes on, as plain JSON.
 
@@ -250,7 +254,7 @@ OPERATIONAL: dict[str, str] = {
     "judges|systems.*.timeouts": "how patient",
     "judges|systems.*.api_key_env": "whose key",
     "judges|systems.*.price_usd_per_1m": "a change of prices is an event",
-    "judges|systems.*.recorded.usd_per_call": "a change of prices is an event",
+    "judges|systems.*.*.usd_per_call": "a change of prices is an event",
     "judges|systems.*.recorded.path": "where the recording is",
     "judges|systems.*.budget_usd": "how much",
     "judges|systems.*.assume": "for `plan` alone",

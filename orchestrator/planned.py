@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
@@ -16,14 +15,12 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from orchestrator.core.errors import Problem
 from orchestrator.core.scale import Criterion, Scale, ScaleType
 from orchestrator.quantities import (
-    Duration,
     JudgeName,
     Lax,
     Level,
     Loc,
     Model,
     Name,
-    Share,
     Some,
     read_positive,
 )
@@ -239,12 +236,8 @@ class ExchangeableConfig(Model):
     confidence: Level = 0.95
 
 
-class NoKeys(Model):
-    """An adapter whose keys are those that every judge has."""
-
-
 PLANNED: Mapping[Group, Mapping[str, type[Model]]] = {
-    "judges": dict.fromkeys(("openai", "anthropic", "google", "compatible", "python"), NoKeys),
+    "judges": {},
     "policies": {
         "batch_design": BatchDesignConfig,
         "active_pairwise": ActivePairwiseConfig,
@@ -260,46 +253,24 @@ PLANNED: Mapping[Group, Mapping[str, type[Model]]] = {
 """Kinds that are not built, with the model of their keys."""
 
 
-# --- cache -------------------------------------------------------------------------------------
-
-
-class Cache(Model):
-    """Verdicts kept between runs; a share is asked again, to see whether the model has changed."""
-
-    dir: Annotated[Path, Lax] = Path(".sortition/cache")
-    max_age: Duration | None = None
-    recheck: Share = 0.0
-
-
 # --- refusal -----------------------------------------------------------------------------------
 
 
-def refused(file: CampaignFile, *, mock: bool = False) -> list[Problem]:
-    """List what the campaign asks for and can't be run yet.
-
-    With `mock` a mock stands in for every judge, so it does not matter which adapter it names.
-    """
+def refused(file: CampaignFile) -> list[Problem]:
+    """List what the campaign asks for and can't be run yet."""
     return [
         file.locate(path, f"{what} is planned and not built yet")
-        for path, what in _unbuilt(file.campaign, mock=mock)
+        for path, what in _unbuilt(file.campaign)
     ]
 
 
-def _unbuilt(campaign: Campaign, *, mock: bool) -> Iterator[tuple[str, str]]:
+def _unbuilt(campaign: Campaign) -> Iterator[tuple[str, str]]:
     for index, judge in enumerate(campaign.judges):
-        if judge.adapter in PLANNED["judges"] and not mock:
-            yield f"judges[{index}].adapter", judge.adapter
         if judge.lane == "batch":
             yield f"judges[{index}].lane", "batch"
-        if not mock and judge.adapter not in {"mock", "recorded", *PLANNED["judges"]}:
-            for limit in ("rpm", "input_tpm", "output_tpm"):
-                if getattr(judge.limits, limit) is not None:
-                    yield f"judges[{index}].limits.{limit}", "a limit of the rate"
     task, stop = campaign.task, campaign.stop
     if task.kind != "rate":
         yield "task.kind", task.kind
-    if task.output.route == "logprob":
-        yield "task.output.route", "logprob"
     if campaign.policy.kind in PLANNED["policies"]:
         yield "policy.kind", campaign.policy.kind
     for index, entry in enumerate(campaign.estimate):
@@ -324,5 +295,4 @@ def _unbuilt(campaign: Campaign, *, mock: bool) -> Iterator[tuple[str, str]]:
 
 _SECTIONS = {
     "systems": "asking systems for answers",
-    "cache": "the cache",
 }

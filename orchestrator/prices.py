@@ -7,7 +7,8 @@ nothing. The sheet is that of `genai-prices`, which is imported only when a judg
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -22,9 +23,10 @@ from orchestrator.core.money import (
     PriceCard,
     rate_from_usd_per_million,
 )
+from orchestrator.wording import did_you_mean
 
 if TYPE_CHECKING:
-    from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
+    from genai_prices.types import ModelInfo, ModelPrice, Provider, TieredPrices
 
 _ASSUMED_INPUT = rate_from_usd_per_million("1.0")
 ASSUMED = PriceCard(
@@ -44,6 +46,8 @@ class Price:
     card: PriceCard
     source: str
     notes: tuple[str, ...] = ()
+    by_length: bool = False
+    """Whether a price of the sheet was taken at a longer input than it need be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +60,22 @@ class Sheet:
 
     version: str
     newest: date | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A model on the price sheet.
+
+    `card` is what calls are booked at: the dearest hour and length of input. `steps` are the cards
+    of inputs longer than so many tokens, from 0 up; `is_hourly`: the price depends on the hour.
+    """
+
+    provider: str
+    model: str
+    card: PriceCard
+    steps: tuple[tuple[int, PriceCard], ...]
+    is_hourly: bool
+    source: str
 
 
 def resolve(
@@ -131,6 +151,75 @@ def sheet(at: datetime) -> Sheet:
     return Sheet(version=_version(), newest=max(starts, default=None))
 
 
+def listed(at: datetime, provider: str | None = None) -> tuple[Listed, ...]:
+    """List the models that are priced by tokens of text, by default those of our own adapters.
+
+    Raises
+    ------
+    UnpricedModel
+        The sheet has no such provider.
+    """
+    found = []
+    for seller in _sellers(provider):
+        for model in sorted(seller.models, key=lambda model: model.id):
+            with suppress(_NoPriceError):
+                found.append(_listed(seller.id, model, at))
+    return tuple(found)
+
+
+def look_up(model: str, at: datetime, provider: str | None = None) -> Listed:
+    """Find one model on the sheet, by any name that its provider takes.
+
+    Raises
+    ------
+    UnpricedModel
+        The sheet has no such model or provider, or no price by tokens of text.
+    """
+    sellers = _sellers(provider)
+    for seller in sellers:
+        if (found := seller.find_model(model.lower(), all_providers=sellers)) is not None:
+            try:
+                return _listed(seller.id, found, at)
+            except _NoPriceError as exc:
+                raise UnpricedModel(f"{seller.id}/{found.id}: {exc}") from exc
+    names = [known.id for seller in sellers for known in seller.models]
+    close = difflib.get_close_matches(model, names, n=3)
+    hint = f"; did you mean {' or '.join(close)}?" if close else ""
+    sold_by = ", ".join(seller.id for seller in sellers)
+    raise UnpricedModel(f'the price sheet has no model "{model}" of {sold_by}{hint}')
+
+
+def _sellers(provider: str | None) -> list[Provider]:
+    from genai_prices.data_snapshot import get_snapshot  # noqa: PLC0415 (0.2 s)
+
+    everyone = {seller.id: seller for seller in get_snapshot().providers}
+    wanted = _PROVIDERS if provider is None else (provider,)
+    if unknown := [name for name in wanted if name not in everyone]:
+        raise UnpricedModel(
+            f'the price sheet has no provider "{unknown[0]}"{did_you_mean(unknown[0], everyone)}'
+        )
+    return [everyone[name] for name in wanted]
+
+
+def _listed(provider: str, model: ModelInfo, at: datetime) -> Listed:
+    tables = _in_force(model, at)
+    starts = sorted({0, *(start for table in tables for start in _starts(table))})
+    return Listed(
+        provider=provider,
+        model=model.id,
+        card=_dearest(tables, None),
+        steps=tuple((start, _dearest(tables, start + 1)) for start in starts),
+        is_hourly=len(tables) > 1,
+        source=f"{_version()}: {provider}/{model.id}",
+    )
+
+
+def _starts(table: ModelPrice) -> Iterator[int]:
+    """Give the lengths of input above which another tier holds."""
+    for price in vars(table).values():
+        yield from (tier.start for tier in getattr(price, "tiers", ()))
+
+
 class _NoPriceError(Exception):
     """There is no price, and why."""
 
@@ -165,9 +254,11 @@ def _from_sheet(
     notes = []
     if len(tables) > 1:
         notes.append(f'judge "{judge}": priced at the dearest hour')
-    if card != _dearest(tables, 0):
+    by_length = card != _dearest(tables, 0)
+    if by_length:
         notes.append(f'judge "{judge}": priced at the dearest length of input')
-    return Price(card=card, source=f"{_version()}: {provider.id}/{found.id}", notes=tuple(notes))
+    source = f"{_version()}: {provider.id}/{found.id}"
+    return Price(card=card, source=source, notes=tuple(notes), by_length=by_length)
 
 
 def _in_force(model: ModelInfo, at: datetime) -> list[ModelPrice]:

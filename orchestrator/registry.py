@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoints, entry_points
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from orchestrator.core.errors import ConfigError, ShadowedPackage, UnknownKind
 from orchestrator.core.ports import Plugin
@@ -23,6 +23,23 @@ NOUNS: dict[Group, str] = {
     "policies": "policy kind",
     "estimators": "estimate kind",
 }
+
+
+class Offer(NamedTuple):
+    """Where a plug-in is, as `module:ATTRIBUTE`, and which distribution brings it; empty: ours."""
+
+    place: str
+    distribution: str
+
+
+def offers(group: Group, kind: str) -> tuple[Offer, ...]:
+    """List what a kind names, ours first; none of it is imported."""
+    found = [Offer(f"{group}.{kind}:PLUGIN", "")] if _is_in_tree(group, kind) else []
+    for entry in _entries(group):
+        if entry.name == kind and entry.value not in {offer.place for offer in found}:
+            bringer = f"{entry.dist.name} {entry.dist.version}" if entry.dist else "unknown"
+            found.append(Offer(entry.value, bringer))
+    return tuple(found)
 
 
 def find(group: Group, kind: str, *, planned: Iterable[str] = ()) -> Plugin:
@@ -39,9 +56,7 @@ def find(group: Group, kind: str, *, planned: Iterable[str] = ()) -> Plugin:
     """
     if ":" in kind:
         return _load(kind)
-    places = [f"{group}.{kind}:PLUGIN"] if _is_in_tree(group, kind) else []
-    places += [entry.value for entry in _entries(group) if entry.name == kind]
-    match list(dict.fromkeys(places)):
+    match [offer.place for offer in offers(group, kind)]:
         case [place]:
             return _load(place)
         case []:

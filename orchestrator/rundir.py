@@ -14,6 +14,7 @@ from pathlib import Path
 
 from orchestrator.core.errors import ConfigError, RunLocked, StoreError
 from orchestrator.core.events import Event, Opened
+from orchestrator.core.ports import Estimator
 from orchestrator.core.wire import Json
 from orchestrator.report import html, markdown
 from orchestrator.report.data import ReportData, State
@@ -82,16 +83,30 @@ def reading(directory: Path) -> Iterator[SqliteReader]:
 
 
 def summary(
-    directory: Path, *, unstopped: State = State.INTERRUPTED, fingerprint: str | None = None
+    directory: Path,
+    *,
+    unstopped: State = State.INTERRUPTED,
+    fingerprint: str | None = None,
+    new_estimators: Callable[[], tuple[Estimator, ...]] | None = None,
 ) -> ReportData:
     """Summarise a run from its log.
 
     Who has just written the log gives its `fingerprint`; then the hashes are not checked again.
+    `new_estimators` are those of the run's campaign, which is loaded again without them to say what
+    the estimates would be without each judge.
     """
+    # Loaded here since it loads campaigns, which import this module.
+    from orchestrator.sensitivity import without_judges  # noqa: PLC0415
+
     with reading(directory) as reader:
         rows = reader.read() if fingerprint is None else reader.read_unchecked()
         data = summarise(rows, run=directory.name, unstopped=unstopped)
-        return replace(data, fingerprint=reader.fingerprint if fingerprint is None else fingerprint)
+        fingerprint = reader.fingerprint if fingerprint is None else fingerprint
+    return replace(
+        data,
+        fingerprint=fingerprint,
+        without_judge=without_judges(directory, data, new_estimators),
+    )
 
 
 def write_result(directory: Path, data: ReportData) -> dict[str, Json]:

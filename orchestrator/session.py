@@ -17,10 +17,12 @@ import anyio
 
 from orchestrator import rundir
 from orchestrator.build import Blueprint
+from orchestrator.control import Mailbox
 from orchestrator.core.errors import ConfigError, CorruptLog, IdentityChanged, StorageFailed
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.events import (
     CapChanged,
+    Continued,
     Event,
     JudgeUp,
     Opened,
@@ -32,8 +34,8 @@ from orchestrator.core.ids import JudgeIx
 from orchestrator.core.money import Nano, format_usd
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json
-from orchestrator.engine.dispatch import Dispatcher
-from orchestrator.engine.fold import State
+from orchestrator.engine.dispatch import Dispatcher, Lane
+from orchestrator.engine.fold import JudgeState, State
 from orchestrator.engine.resume import repair, take_up
 from orchestrator.engine.scheduler import Scheduler
 from orchestrator.report.data import ReportData, state_of
@@ -42,6 +44,7 @@ from orchestrator.report.export import answers
 from orchestrator.report.screen import JudgeProgress, Progress
 from orchestrator.report.summary import read_estimate
 from orchestrator.report.wording import headline
+from orchestrator.steering import Helm
 from orchestrator.store.archive import BlobArchive, KeepPrompts, KeepReplies
 from orchestrator.store.sqlite import SqliteStore
 
@@ -135,6 +138,7 @@ class Session:
     is_interrupted: bool = False
     _scheduler: Scheduler | None = None
     _began: float = field(default_factory=time.monotonic)
+    _clock: Callable[[], float] = time.monotonic
 
     async def carry_out(self) -> Result:
         """Open the log, go on to the end, write what is derived.
@@ -197,7 +201,9 @@ class Session:
         if first is None or not isinstance(first.event, Opened):
             raise CorruptLog("the log does not begin with the opening of a run", seq=1)
         check_identity(first.event, self.blueprint.crew.opened)
-        state = State(replace(self.blueprint.crew, opened=first.event))
+        remember = self.blueprint.memory
+        memory = None if remember is None else remember(first.at)
+        state = State(replace(self.blueprint.crew, opened=first.event, memory=memory))
         state.apply(first.event)
         take_up(state, rows)
         is_new = not state.n_asked and not store.took_over
@@ -217,6 +223,8 @@ class Session:
                 "changed"
             )
         events: list[Event] = []
+        if state.is_paused and state.stopped is None:
+            events.append(Continued())
         if state.stopped is not None:
             if not _may_reopen(state, now):
                 return []
@@ -235,24 +243,31 @@ class Session:
         return events
 
     async def _go_on(self, state: State, store: SqliteStore) -> None:
+        operation = self.blueprint.operation(self.max_in_flight)
+        self._clock = operation.clock
         latest = self.progress(state)
 
         def progress(state: State, dispatcher: Dispatcher) -> bytes:
             nonlocal latest
-            latest = self.progress(state, [lane.in_flight for lane in dispatcher.lanes])
+            latest = self.progress(state, dispatcher)
             return latest.to_json()
 
         def observe(events: Sequence[Event]) -> None:
+            nonlocal latest
             if self.observe is not None:
+                if not events and self._scheduler is not None:
+                    latest = self.progress(state, self._scheduler.dispatcher)
                 self.observe(latest, events)
 
+        names = [judge.name for judge in state.crew.judges]
         self._scheduler = Scheduler(
             state,
             store,
             self.archive(store),
-            self.blueprint.operation(self.max_in_flight),
+            operation,
             progress=progress,
             observe=observe,
+            steering=Helm(Mailbox(self.directory, judges=names), self._started_with),
         )
         if self.is_interrupted:
             self._scheduler.interrupt()
@@ -260,9 +275,24 @@ class Session:
 
     # --- what is derived ------------------------------------------------------------------------
 
-    def progress(self, state: State, in_flight: Sequence[int] = ()) -> Progress:
-        """Say how the run stands; `in_flight` counts the calls under way of each judge."""
-        under_way = in_flight or [0] * len(state.judges)
+    def _started_with(self, overrides: Mapping[str, Json]) -> Started:
+        """Tell how the run is loaded again, now that a setting is another."""
+        given = self.about["campaign"]
+        campaign = {**given, "overrides": {**given["overrides"], **overrides}}
+        self.about = {**self.about, "campaign": campaign}
+        return _started(self.blueprint, self.about)
+
+    def progress(
+        self, state: State, dispatcher: Dispatcher | None = None, under_way: Sequence[int] = ()
+    ) -> Progress:
+        """Say how the run stands, and what its judges are at.
+
+        `under_way` counts the calls of each judge where no dispatcher sends them.
+        """
+        lanes = [None] * len(state.judges) if dispatcher is None else dispatcher.lanes
+        if dispatcher is not None:
+            under_way = [lane.in_flight for lane in dispatcher.lanes]
+        under_way = under_way or [0] * len(state.judges)
         account = state.ledger.campaign
         look = state.last_look
         shown = look.estimates[0] if look is not None and look.estimates else None
@@ -271,12 +301,14 @@ class Session:
             for reason, n in judge.missing.items():
                 missing[reason] = missing.get(reason, 0) + n
         draining = self.is_interrupted and state.stopped is None
+        running = "paused" if state.is_paused else str(Ending.RUNNING)
         return Progress(
             name=self.blueprint.name,
             run=self.directory.name,
-            state=str(Ending.RUNNING if state.stopped is None else state_of(state.stopped)),
+            state=running if state.stopped is None else str(state_of(state.stopped)),
             n_asked=state.n_asked,
             n_told=state.n_told,
+            n_cached=state.n_cached,
             n_open=len(state.open),
             in_flight=sum(under_way),
             settled=account.settled,
@@ -285,14 +317,10 @@ class Session:
             cap=account.cap,
             missing=missing,
             judges=tuple(
-                JudgeProgress(
-                    name=judge.name,
-                    asked=at.asked,
-                    answered=at.answered,
-                    in_flight=under_way[ix],
-                    state=f"down: {at.why_down}" if at.is_down else "ok",
+                self._judge_progress(judge.name, at, lane, in_flight)
+                for judge, at, lane, in_flight in zip(
+                    state.crew.judges, state.judges, lanes, under_way, strict=True
                 )
-                for ix, (judge, at) in enumerate(zip(state.crew.judges, state.judges, strict=True))
             ),
             headline=headline(read_estimate(shown)) if shown else "",
             half_width=look.half_widths[0] if look is not None and look.half_widths else None,
@@ -304,9 +332,30 @@ class Session:
             mock=self.blueprint.is_mock,
         )
 
+    def _judge_progress(
+        self, name: str, at: JudgeState, lane: Lane | None, in_flight: int
+    ) -> JudgeProgress:
+        status = "ok"
+        if at.is_down:
+            until = "" if at.down_until is None else f" until {clock_time(at.down_until)}"
+            status = f"down{until}: {at.why_down}"
+        return JudgeProgress(
+            name=name,
+            asked=at.asked,
+            answered=at.answered,
+            in_flight=in_flight,
+            state=status,
+            limit=0 if lane is None else int(lane.limit),
+            waiting="" if lane is None else lane.waits_for(self._clock()),
+        )
+
     def derive(self, fingerprint: str) -> Result:
         """Make everything that people read from the log anew."""
-        data = rundir.summary(self.directory, fingerprint=fingerprint)
+        data = rundir.summary(
+            self.directory,
+            fingerprint=fingerprint,
+            new_estimators=self.blueprint.crew.new_estimators,
+        )
         for form in self.blueprint.file.campaign.output.formats:
             if form in {"html", "md"}:
                 rundir.write_report(data, self.directory / f"report.{form}")
@@ -344,6 +393,11 @@ def differences(a: Json, b: Json, path: str = "") -> Iterator[str]:
             yield from differences(x, y, f"{path}[{ix}]")
     elif a != b:
         yield path
+
+
+def clock_time(posix_s: float) -> str:
+    """Write a time of day, as the clock on the wall shows it here."""
+    return time.strftime("%H:%M:%S", time.localtime(posix_s))
 
 
 def _may_reopen(state: State, now: Opened) -> bool:

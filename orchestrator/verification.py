@@ -74,6 +74,7 @@ def _replay(reader: SqliteReader) -> Iterator[str]:
         prompts=keep.prompts != "none",
         replies=keep.replies == "full",
         by_own_loop=campaign.is_own_loop,
+        cache=blueprint.file.campaign.cache is not None,
     )
     rows = reader.read_unchecked()
     for difference in verify(state, rows, partial(recall, reader), name_prompt, kept):

@@ -160,6 +160,15 @@ def test_campaigns_of_benchmarks_are_valid(path, shared_data):
     load_campaign(path, environ={})
 
 
+LIVE_PAGE = DOCS / "how-to" / "live-judges.md"
+
+
+@pytest.mark.parametrize("text", [block.text for block in blocks(LIVE_PAGE, "yml")])
+def test_printed_live_judges_are_valid(text, folder):
+    """They load; building them would want their keys."""
+    loaded(text, folder)
+
+
 def test_a_misprint_in_a_campaign_would_be_found(folder):
     """The control: a part with an unknown key is refused."""
     with pytest.raises(InvalidCampaign, match="budgt"):

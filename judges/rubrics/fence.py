@@ -2,12 +2,14 @@
 
 What an answer under judgment says must never pass for an instruction. Each text therefore stands
 between marks that hold a token derived from seed, question and text. A text that guesses the token
-gets another one, so no text can close its own fence.
+gets another one, so no text can close its own fence. A text that tries, or that holds what only a
+rubric or a judge should write, is told by `forgery`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.wire import Chat
@@ -21,7 +23,7 @@ def fence(material: Mapping[str, str | Chat], *, seeds: Seeds, key: tuple[int, .
     texts make equally long prompts. Control characters stay as they are; a lone surrogate, which no
     provider can be sent, becomes U+FFFD.
     """
-    token = unused_token("\n".join(_texts(material)), seeds=seeds, key=key)
+    token = unused_token("\n".join(texts_of(material)), seeds=seeds, key=key)
     lines = []
     for name, value in material.items():
         lines.append(f"<<<{name} {token}>>>")
@@ -54,7 +56,8 @@ def well_formed(text: str) -> str:
     return text
 
 
-def _texts(material: Mapping[str, str | Chat]) -> list[str]:
+def texts_of(material: Mapping[str, str | Chat]) -> list[str]:
+    """List all texts of named texts and conversations, roles included."""
     texts = []
     for value in material.values():
         if isinstance(value, Chat):
@@ -62,3 +65,24 @@ def _texts(material: Mapping[str, str | Chat]) -> list[str]:
         else:
             texts.append(value)
     return texts
+
+
+def forgery(criteria: Iterable[str]) -> re.Pattern[str]:
+    """Compile what a text can hold only by chance, or to deceive its judge or whoever reads it.
+
+    That is a mark like the fence's, a verdict tag, a JSON object with a criterion among its keys,
+    and an expression or statement of a template. A search takes time linear in the text.
+    """
+    names = "|".join(map(re.escape, criteria))
+    return re.compile(
+        r"<<<(?:end\b|[^<>\n]+>>>)"
+        r"|<\s?/?\s?(?i:verdict)\b"
+        rf"|\{{[^{{}}]*?[\"'](?i:{names})\\?[\"']\s*:"
+        r"|\{\{[^{}\n]+\}\}|\{%[^%\n]+%\}"
+    )
+
+
+def is_suspect(material: Mapping[str, str | Chat], forgery: re.Pattern[str]) -> bool:
+    """Say whether a text holds what `forgery` describes."""
+    # All of it begins with one of two characters, and most texts hold neither.
+    return any(("<" in text or "{" in text) and forgery.search(text) for text in texts_of(material))

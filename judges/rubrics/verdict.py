@@ -25,22 +25,16 @@ def read_object(text: str) -> dict[str, Json] | Unreadable:
     at = 0
     try:
         while at < len(text):
-            opened = _OPENING.match(text, at)
-            assert opened is not None  # it also matches nothing
-            value, at = _DECODER.raw_decode(text, opened.end())
-            closed = (_CLOSING if opened[1] else _GAP).match(text, at)
-            if closed is None:
-                return _failure("a Markdown fence is not closed")
-            at = closed.end()
+            value, at = decode(text, at)
             found.append(value)
-    except _Refused as refused:
-        return _failure(str(refused))
+    except Refused as refused:
+        return failure(str(refused))
     except (ValueError, RecursionError):
-        return _failure("text beside the verdict" if found else "not JSON")
-    if not found or not all(isinstance(value, dict) for value in found):
-        return _failure("not a JSON object")
-    if len(found) > 1 and len({_spelt(value) for value in found}) > 1:
-        return _failure("several verdicts that differ")
+        return failure("text beside the verdict" if found else "not JSON")
+    if set(map(type, found)) != {dict}:
+        return failure("not a JSON object")
+    if len(found) > 1 and len({spelt(value) for value in found}) > 1:
+        return failure(DIFFERENT)
     said: dict[str, Json] = found[0]
     return said
 
@@ -51,24 +45,61 @@ def read_value(
     """Read the verdict on one criterion: a number on its scale, or None for "not applicable"."""
     name, scale = criterion.name, criterion.scale
     if name not in said:
-        return _failure(f"{name}: missing")
+        return failure(f"{name}: missing")
     value = said[name]
     if value is None:
-        return None if allow_na else _failure(f"{name}: null")
+        return None if allow_na else failure(f"{name}: null")
     if scale.type is ScaleType.BOOLEAN:
         return _read_boolean(value, criterion)
     match value:
         case bool():
-            return _failure(f"{name}: true or false where a number is due")
+            return failure(f"{name}: true or false where a number is due")
         case int() | float():
             # An integer of any length compares exactly; only then is it safe to make it a float.
             if not scale.low <= value <= scale.high:
-                return _failure(f"{name}: outside {scale.low:g} to {scale.high:g}")
+                return failure(f"{name}: outside {scale.low:g} to {scale.high:g}")
             if not scale.admits(value):
-                return _failure(f"{name}: not a whole number")
+                return failure(f"{name}: not a whole number")
             return float(value)
         case _:
-            return _failure(f"{name}: not a number")
+            return failure(f"{name}: not a number")
+
+
+def decode(text: str, at: int) -> tuple[Json, int]:
+    """Decode the JSON value that begins at a place, fenced or not; give it and the place behind it.
+
+    Raises
+    ------
+    Refused
+        It is in a fence that is not closed, or no plain JSON although Python reads it.
+    ValueError
+        It is not JSON.
+    """
+    opened = _OPENING.match(text, at)
+    assert opened is not None  # it also matches nothing
+    value, at = _DECODER.raw_decode(text, opened.end())
+    closed = (_CLOSING if opened[1] else _GAP).match(text, at)
+    if closed is None:
+        raise Refused("a Markdown fence is not closed")
+    return value, closed.end()
+
+
+def spelt(value: Json) -> str:
+    """Write a decoded value so that two are alike only if they say the same."""
+    # As text, since Python holds 1 and true for equal.
+    return json.dumps(value, sort_keys=True)
+
+
+def failure(detail: str) -> Unreadable:
+    """Say why a reply holds no verdict."""
+    return Unreadable(reason=MissingReason.PARSE_FAILURE, detail=detail)
+
+
+class Refused(ValueError):
+    """Text that looks like JSON and is no plain, complete JSON value."""
+
+
+DIFFERENT = "several verdicts that differ"
 
 
 def _read_boolean(value: Json, criterion: Criterion) -> float | Unreadable:
@@ -78,31 +109,18 @@ def _read_boolean(value: Json, criterion: Criterion) -> float | Unreadable:
         case str() if value in criterion.scale.labels:
             return float(criterion.scale.labels.index(value))
         case _:
-            return _failure(f"{criterion.name}: neither true nor false")
-
-
-def _failure(detail: str) -> Unreadable:
-    return Unreadable(reason=MissingReason.PARSE_FAILURE, detail=detail)
-
-
-class _Refused(ValueError):
-    """Text that Python reads as JSON and that is no plain JSON value."""
+            return failure(f"{criterion.name}: neither true nor false")
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     said = dict(pairs)
     if len(said) < len(pairs):
-        raise _Refused("a key stands twice")
+        raise Refused("a key stands twice")
     return said
 
 
 def _no_constant(name: str) -> Json:
-    raise _Refused(f"{name} is not JSON")
-
-
-def _spelt(value: Json) -> str:
-    # As text, since Python holds 1 and true for equal.
-    return json.dumps(value, sort_keys=True)
+    raise Refused(f"{name} is not JSON")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_no_constant)

@@ -9,7 +9,19 @@ import sys
 from typing import NoReturn
 
 # Imported for their commands, in the order of `--help`.
-from orchestrator.cli import check, estimate, init, lab, read, run  # noqa: F401
+from orchestrator.cli import (  # noqa: F401
+    cache,
+    check,
+    ctl,
+    doctor,
+    estimate,
+    init,
+    lab,
+    plugins,
+    prices,
+    read,
+    run,
+)
 from orchestrator.cli.common import app, say
 from orchestrator.core.errors import (
     ConfigError,

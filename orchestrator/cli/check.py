@@ -78,19 +78,13 @@ def preview(
 ) -> None:
     """Show the exact request of a question, what it holds and what it costs; sends nothing."""
     from orchestrator.campaign import Campaign
-    from orchestrator.planned import PLANNED
     from orchestrator.previewing import preview as previewed
 
-    campaign = Campaign.from_yaml(file, overrides(set_), mock=mock)
-    adapters = {judge.adapter for judge in campaign.file.campaign.judges}
-    later = sorted(adapters & PLANNED["judges"].keys()) if not mock else []
-    blueprint = (campaign.for_own_loop() if later else campaign).build()
+    blueprint = Campaign.from_yaml(file, overrides(set_), mock=mock).build()
     shown = previewed(blueprint, item=item, arm=arm, judge=judge)
     if as_json:
         print_json(shown.as_json())
         return
-    for name in later:
-        say(f"later: {name} is not built yet; calls are bounded as in a loop of one's own")
     for line in _question(shown):
         typer.echo(line)
     say("nothing was sent")

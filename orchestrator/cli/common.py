@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -65,6 +66,18 @@ def runs() -> Path:
 def print_json(document: object) -> None:
     """Write a result for programs."""
     typer.echo(json.dumps(document, ensure_ascii=False))
+
+
+def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write a result for people: as wide as the terminal, elsewhere a row a line."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(*head, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    width = None if sys.stdout.isatty() else 500
+    Console(markup=False, highlight=False, width=width).print(table)
 
 
 def say(line: str) -> None:

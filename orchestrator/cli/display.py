@@ -99,9 +99,13 @@ class watching:  # noqa: N801  # reads as a statement: with watching(display) as
             say(one_line(progress))
 
     def _log(self, progress: Progress, events: Sequence[Event]) -> None:
-        del progress
         for event in events:
             say(str(event))
+        if self._is_time(PLAIN_EVERY_S):
+            from orchestrator.report.screen import why_waiting
+
+            if waits := why_waiting(progress):
+                say(f"waiting: {waits}")
 
     def _json(self, progress: Progress, events: Sequence[Event]) -> None:
         del events

@@ -65,6 +65,9 @@ def run(
     limit: Limit = None,
     seed: Seed = None,
     set_: Settings = None,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Ask everything anew, and keep nothing.")
+    ] = False,
     env_file: EnvFiles = None,
     yes: Yes = False,
     output: Annotated[
@@ -84,6 +87,7 @@ def run(
     ] = False,
 ) -> None:
     """Run a campaign within its budget."""
+    set_ = [*(set_ or ()), "cache=null"] if no_cache else set_
     campaign = campaign_of(
         file, budget_usd=budget_usd, mock=mock, limit=limit, seed=seed, set_=set_, env_file=env_file
     )
@@ -142,6 +146,7 @@ def _introduce(campaign: Campaign, *, jobs: int | None, yes: bool) -> None:
     from orchestrator.core.money import format_usd
     from orchestrator.report.planning import run_lines
 
+    campaign.check_keys()
     for line in run_lines(campaign.plan(max_in_flight=jobs, rivals=False)):
         say(line)
     blueprint = campaign.build()

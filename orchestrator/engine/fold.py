@@ -90,6 +90,7 @@ class State:
         self.n_requests = 0
         self.n_told = 0
         self.n_answered = 0
+        self.n_cached = 0
         self.n_tok = 0
         self.is_opened = False
         self.is_paused = False
@@ -267,7 +268,8 @@ class State:
         self._join.feed(event)
         self.sequencer.asked(event.q)
         self.n_asked += 1
-        self.n_requests += event.origin is Origin.LIVE
+        self.n_cached += event.origin is Origin.CACHE
+        self.n_requests += event.origin is not Origin.CACHE
         self.judges[event.query.judge].asked += 1
         self.n_declined_in_row = 0
         if self.declined:

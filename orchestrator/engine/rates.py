@@ -99,6 +99,7 @@ class Rates:
 
     def limit(self, limits: Limits, now: float) -> None:
         """Set the limits; None lifts one."""
+        self.limits = limits
 
         def bucket(per_minute: int | None) -> Bucket | None:
             return None if per_minute is None else Bucket(per_minute, now)

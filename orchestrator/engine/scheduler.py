@@ -31,7 +31,7 @@ BUSY = 32
 """Above so many calls in flight a turn waits `company_s` for more arrivals."""
 
 POLL_S = 0.5
-"""How often commands from outside are looked for."""
+"""How often commands from outside are looked for, and waits shown anew."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ class Scheduler:
                 if self._operation.wall_clock_s is not None:
                     clocks.start_soon(self._run_out_of_time, self._operation.wall_clock_s)
                 if self._steering is not None:
-                    clocks.start_soon(self._listen_outside, self._steering)
+                    clocks.start_soon(self._tick, self._steering)
                 async with anyio.create_task_group() as calls:
                     await self._decide_to_the_end(calls)
                     calls.cancel_scope.cancel()
@@ -245,11 +245,14 @@ class Scheduler:
         self.is_cut = True
         self._wake()
 
-    async def _listen_outside(self, steering: Steering) -> None:
+    async def _tick(self, steering: Steering) -> None:
+        """Look for commands from outside, and show how long the waits still are."""
         while True:
             await anyio.sleep(POLL_S)
             if steering.is_due():
                 self._wake()
+            if self._observe is not None:
+                self._observe(())
 
     async def _run_out_of_time(self, wall_clock_s: float) -> None:
         await anyio.sleep(wall_clock_s)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.gate import GateOutcome, Verdict, overall
@@ -42,6 +44,17 @@ def state_of(reason: StopReason) -> State:
             return State.STOPPED
 
 
+class Ranged(NamedTuple):
+    """A number with its 95% interval; nan where not known."""
+
+    value: float = math.nan
+    lower: float = math.nan
+    upper: float = math.nan
+
+
+UNKNOWN = Ranged()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Charge:
     """Money of one account, nano-USD: surely billed, and charged until proven free."""
@@ -54,8 +67,10 @@ class Charge:
 class Spend:
     """The campaign's money, nano-USD; `overrun` is what was billed beyond the cap.
 
-    `above_hold` is, by judge, what attempts cost beyond their holds: nothing, unless a provider
-    passed its own limit.
+    `by_class` says what it went for: attempts that brought an answer (`answers`), attempts that were
+    followed by another one (`retries`), the last attempts of questions that have no verdict
+    (`missing`), and what the stop cut off (`late`). `above_hold` is, by judge, what attempts cost
+    beyond their holds: nothing, unless a provider passed its own limit.
     """
 
     cap: Nano | None
@@ -66,6 +81,7 @@ class Spend:
     by_judge: Mapping[str, Charge]
     by_role: Mapping[str, Charge]
     by_purpose: Mapping[str, Charge]
+    by_class: Mapping[str, Charge]
     above_hold: Mapping[str, Nano]
 
     @property
@@ -79,6 +95,8 @@ class Spend:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """How many questions of each fate; `missing` and `flags` are by name.
+
+    A flag is a word, or a word with a detail after a colon.
 
     `billed_in_vain` counts attempts that were or may have been billed without bringing an answer,
     `in_vain` is their money, which `Spend` holds too.
@@ -108,12 +126,116 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
-    """Verdicts on one criterion as they came: how many, their mean and standard deviation."""
+    """Verdicts of one judge on one criterion as they came: how many, their mean and spread.
+
+    Parameters
+    ----------
+    repeat_variance : pooled variance of repeats of the same question
+    signal : share of the variance of single verdicts that comes from the units (intraclass
+        correlation); the rest is what repeats differ by
+    with_others : agreement (alpha) of its first verdicts with the mean of the other judges', each
+        judge's own level taken out
+    n_shared : units behind `with_others`
+    commonest, commonest_share : the verdict that it gives most often, and how often
+    """
 
     criterion: str
     n: int
     mean: float
     sd: float
+    repeat_variance: float = math.nan
+    signal: Ranged = UNKNOWN
+    with_others: Ranged = UNKNOWN
+    n_shared: int = 0
+    commonest: float = math.nan
+    commonest_share: float = math.nan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Agreement:
+    """Krippendorff's alpha of the judges' first verdicts on one criterion.
+
+    `metric` is `nominal`, `ordinal` or `interval`, by the scale; `n_units` counts the units with
+    verdicts of two and more judges, of `n_judges` in all.
+    """
+
+    criterion: str
+    metric: str
+    n_judges: int
+    n_units: int
+    alpha: Ranged
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceEffect:
+    """How one judge's verdicts depend on the place in which a thing was shown.
+
+    Parameters
+    ----------
+    things : what changed places: `criteria`
+    n_answers : complete answers behind it
+    means : mean verdict by place, differences between the things taken out
+    is_share : the things have different scales, so means are shares of each scale
+    span : of the scale that `means` are on
+    p : of no effect at all, by permutation within answers; adjusted over the judges by Holm's method
+    """
+
+    judge: str
+    things: str
+    n_answers: int
+    means: tuple[float, ...]
+    is_share: bool
+    span: float
+    statistic: float
+    df: int
+    p: float
+
+    @property
+    def spread(self) -> float:
+        """The farthest that two places' means lie apart."""
+        return max(self.means) - min(self.means)
+
+    @property
+    def is_significant(self) -> bool:
+        """Whether there is an effect, at the level 0.05 over all judges."""
+        return self.p < 0.05
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outage:
+    """A time in which a judge took no questions.
+
+    `after` counts its answers until then; `until` is the time that its provider named (POSIX
+    seconds), None for good; `ended_at` is when it took questions again, None if it did not.
+    """
+
+    after: int
+    at: float
+    until: float | None
+    ended_at: float | None
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """What the time of calls went for, seconds summed over all of them.
+
+    `working_s` they were with a judge, `limited_s` they waited for a limit of the rate, `waited_s`
+    they paused before another attempt.
+    """
+
+    working_s: float
+    limited_s: float
+    waited_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithoutJudge:
+    """The estimates from the answers of all judges but one; `n_answers` of its own are left out."""
+
+    judge: str
+    n_answers: int
+    estimates: tuple[Estimate, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +273,15 @@ class ArmTally:
 class JudgeTally:
     """What one judge was asked, what it said and what it cost.
 
-    `latency_s` is the mean over attempt series, nan if none ended. `served_models` are the versions
-    that the provider named. `down` says why it takes no questions now, empty if it does.
+    Parameters
+    ----------
+    route : how it was made to give a verdict that can be read; empty where that is not known
+    latency_s : mean time of a call, nan if none ended; answers of the cache left out
+    served_models : answers by the version that the provider named, in order of first appearance
+    down : why it takes no questions now, empty if it does
+    outages : when it took none, the first ones of `n_outages`
+    flags : what was odd about its answers, by name
+    billed_in_vain : attempts that were or may have been billed and brought no answer
     """
 
     name: str
@@ -164,9 +293,17 @@ class JudgeTally:
     missing: Mapping[str, int]
     charge: Charge
     latency_s: float
-    served_models: tuple[str, ...]
+    served_models: Mapping[str, int]
     down: str
     scores: tuple[Scores, ...]
+    route: str
+    cached: int
+    flags: Mapping[str, int]
+    billed_in_vain: int
+    in_vain: Charge
+    times: Times
+    outages: tuple[Outage, ...]
+    n_outages: int
 
     @property
     def n_missing(self) -> int:
@@ -216,6 +353,10 @@ class ReportData:
     policy : what the policy last said of itself; `says` are sentences
     about : what the process that last took up the run said of itself
     active_s : seconds that processes worked on the run, pauses between them left out
+    times : what the calls' time went for
+    agreement : of the judges, by criterion; none where no two of them rated the same units
+    places : effects of the place in which things were shown; none where it never changed
+    without_judge : the final estimates with each judge left out, where that was computed
     """
 
     name: str
@@ -251,6 +392,10 @@ class ReportData:
     started_at: float
     ended_at: float
     active_s: float
+    times: Times
+    agreement: tuple[Agreement, ...]
+    places: tuple[PlaceEffect, ...]
+    without_judge: tuple[WithoutJudge, ...] = ()
 
     @property
     def answer(self) -> Estimate | None:

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 from orchestrator.core.estimate import Estimate
-from orchestrator.report import charts, wording
+from orchestrator.report import charts, panel, wording
 from orchestrator.report.charts import Bar, Interval, Part
 from orchestrator.report.data import ReportData
 from orchestrator.report.wording import Grid, label, usd
@@ -23,12 +23,14 @@ def render(data: ReportData) -> str:
     return _template().render(
         data=data,
         words=wording,
+        panel=panel,
         spend=data.spend,
         counts=data.counts,
         tables=_tables(data.estimates),
         meter=_meter(data),
         curve=_curve(data),
         by_judge=_by_judge(data),
+        doubts=panel.doubts(data),
         facts=wording.facts(data),
     )
 

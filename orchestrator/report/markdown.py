@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from orchestrator.core.estimate import Estimate
-from orchestrator.report import wording
+from orchestrator.report import panel, wording
 from orchestrator.report.data import ReportData
-from orchestrator.report.wording import label, plural, usd
+from orchestrator.report.wording import Grid, label, plural, usd
 
 _MARKS = re.compile(r"([\\`*_\[\]|#~])")
 
@@ -34,6 +34,7 @@ def _lines(data: ReportData) -> Iterator[str]:
     if data.answer:
         yield f"- {safe(wording.method(data.answer))}"
         yield from (f"- Note: {safe(wording.flag(word))}." for word in data.answer.flags)
+    yield from (f"- Doubt: {safe(line)}" for line in panel.doubts(data))
     yield from ("", "## Why it ended, and the money", "")
     yield from (f"{safe(wording.ending(data))} In {wording.money_kind(data)}.", "")
     yield from _table(("", "USD"), _money(data))
@@ -43,14 +44,21 @@ def _lines(data: ReportData) -> Iterator[str]:
     for estimate in data.estimates:
         yield from _estimate(estimate)
     yield from _outlook(data)
+    yield from _without_judge(data)
     yield from ("## Judges", "")
-    yield from _table(
-        ("judge", "asked", "answered", "missing", "settled", "per answer", "price"), _judges(data)
-    )
-    yield from (f"\n{safe(line)}" for line in wording.policy(data))
+    yield from _grid(panel.judges(data))
+    told = (*wording.policy(data), *panel.outages(data), *panel.agreement(data))
+    yield from (f"\n{safe(line)}" for line in told)
+    yield from ("", *_grid(panel.said(data)), "", panel.SAID_NOTE)
+    yield from ("", f"Time of all calls: {wording.time_spent(data.times)}.")
+    yield from _order(data)
     yield from _labels(data)
     yield from ("", "## Missing answers", "", wording.fate(data), "")
     yield from _table(("arm", "ended", "answered", "missing", "why"), _arms(data))
+    oddities = wording.oddities(data)
+    if oddities:
+        yield from ("", "Odd but harmless:", "")
+    yield from (f"- {safe(judge)}, {n}: {safe(what)}" for judge, n, what in oddities)
     yield from ("", "## How to repeat it", "", f"    {wording.printable(wording.command(data))}")
     yield from (f"    sortition verify {wording.printable(data.run or 'RUN')}", "")
     yield from (f"- {key}: {safe(value)}" for key, value in wording.facts(data).items())
@@ -79,6 +87,29 @@ def _money(data: ReportData) -> Iterator[tuple[str, str]]:
         attempts = plural(counts.billed_in_vain, "attempt")
         amount = counts.in_vain.settled + counts.in_vain.uncertain
         yield f"of it for {attempts} billed without an answer", usd(amount, 6)
+    yield from wording.money_by_class(data)
+
+
+def _grid(grid: Grid) -> Iterator[str]:
+    if grid.title:
+        yield from (safe(grid.title), "")
+    yield from _table([safe(head) for head in grid.head], grid.rows)
+
+
+def _without_judge(data: ReportData) -> Iterator[str]:
+    grids = panel.without_judge(data)
+    if grids:
+        yield from ("## Without each judge", "")
+    for grid in grids:
+        yield from (*_grid(grid), "")
+    if grids:
+        yield from (panel.WITHOUT_NOTE, "")
+
+
+def _order(data: ReportData) -> Iterator[str]:
+    grid = panel.by_place(data)
+    if grid is not None:
+        yield from ("", "## Order", "", *_grid(grid), "", panel.PLACES_NOTE)
 
 
 def _estimate(estimate: Estimate) -> Iterator[str]:
@@ -101,27 +132,12 @@ def _outlook(data: ReportData) -> Iterator[str]:
         yield from ("## Precision against dollars", "", outlook, "")
 
 
-def _judges(data: ReportData) -> Iterator[tuple[str, ...]]:
-    for judge in data.judges:
-        yield (
-            judge.name,
-            f"{judge.asked:,}",
-            f"{judge.answered:,}",
-            f"{judge.n_missing:,}",
-            usd(judge.charge.settled),
-            "" if judge.per_answer is None else usd(judge.per_answer),
-            wording.price(judge.card),
-        )
-
-
 def _labels(data: ReportData) -> Iterator[str]:
     grids = wording.labels(data)
     if grids:
         yield from ("", "## Human labels", "")
     for grid in grids:
-        yield from (f"{safe(grid.title)}", "")
-        yield from _table(grid.head, grid.rows)
-        yield ""
+        yield from (*_grid(grid), "")
     if grids:
         yield wording.LABELS_NOTE
 

@@ -8,7 +8,20 @@ from collections.abc import Mapping
 from orchestrator.core.gate import GateOutcome, Verdict
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json
-from orchestrator.report.data import ArmTally, Charge, JudgeTally, ReportData, State
+from orchestrator.report.data import (
+    Agreement,
+    ArmTally,
+    Charge,
+    JudgeTally,
+    Outage,
+    PlaceEffect,
+    Ranged,
+    ReportData,
+    Scores,
+    State,
+    Times,
+    WithoutJudge,
+)
 
 SCHEMA = 1
 """Raised when a key is renamed, removed or changes its meaning; new keys do not raise it."""
@@ -74,6 +87,7 @@ def document(data: ReportData) -> dict[str, Json]:
             "by_judge": _charges(spend.by_judge),
             "by_role": _charges(spend.by_role),
             "by_purpose": _charges(spend.by_purpose),
+            "by_class": _charges(spend.by_class),
         },
         "counts": {
             "asked": counts.asked,
@@ -110,6 +124,10 @@ def document(data: ReportData) -> dict[str, Json]:
             "units": data.n_units,
             "units_answered": data.n_units_answered,
             "active_s": round(data.active_s, 3),
+            **_times(data.times),
+            "agreement": [_agreement(agreement) for agreement in data.agreement],
+            "places": [_place_effect(effect) for effect in data.places],
+            "without_judge": [_without_judge(left) for left in data.without_judge],
         },
         "judges": [_judge(judge) for judge in data.judges],
         "seed": data.seed,
@@ -173,12 +191,88 @@ def _judge(judge: JudgeTally) -> dict[str, Json]:
         "nano_usd_per_answer": judge.per_answer,
         "latency_s": _number(judge.latency_s),
         "served_models": list(judge.served_models),
+        "answers_by_model": dict(judge.served_models),
+        "route": judge.route or None,
+        "cached": judge.cached,
+        "flags": dict(judge.flags),
+        "billed_without_answer": {"attempts": judge.billed_in_vain, **_charge(judge.in_vain)},
+        **_times(judge.times),
         "down": judge.down or None,
-        "scores": {
-            s.criterion: {"n": s.n, "mean": _number(s.mean), "sd": _number(s.sd)}
-            for s in judge.scores
-        },
+        "outages": [_outage(outage) for outage in judge.outages],
+        "n_outages": judge.n_outages,
+        "scores": {s.criterion: _scores(s) for s in judge.scores},
     }
+
+
+def _scores(s: Scores) -> dict[str, Json]:
+    return {
+        "n": s.n,
+        "mean": _number(s.mean),
+        "sd": _number(s.sd),
+        "repeat_variance": _number(s.repeat_variance),
+        "signal": _ranged(s.signal),
+        "with_others": _ranged(s.with_others) | {"n_units": s.n_shared},
+        "commonest": _number(s.commonest),
+        "commonest_share": _number(s.commonest_share),
+    }
+
+
+def _outage(outage: Outage) -> dict[str, Json]:
+    return {
+        "after_answers": outage.after,
+        "at": outage.at,
+        "until": outage.until,
+        "ended_at": outage.ended_at,
+        "why": outage.why,
+    }
+
+
+def _times(times: Times) -> dict[str, Json]:
+    return {
+        "working_s": round(times.working_s, 3),
+        "limited_s": round(times.limited_s, 3),
+        "waited_s": round(times.waited_s, 3),
+    }
+
+
+def _agreement(agreement: Agreement) -> dict[str, Json]:
+    return {
+        "criterion": agreement.criterion,
+        "metric": agreement.metric,
+        "n_judges": agreement.n_judges,
+        "n_units": agreement.n_units,
+        "alpha": _ranged(agreement.alpha),
+    }
+
+
+def _place_effect(effect: PlaceEffect) -> dict[str, Json]:
+    return {
+        "judge": effect.judge,
+        "things": effect.things,
+        "n_answers": effect.n_answers,
+        "means": list(effect.means),
+        "is_share": effect.is_share,
+        "span": effect.span,
+        "spread": effect.spread,
+        "statistic": effect.statistic,
+        "df": effect.df,
+        "p": effect.p,
+    }
+
+
+_BRIEF = ("name", "target", "names", "value", "se", "lower", "upper", "status", "flags")
+
+
+def _without_judge(left: WithoutJudge) -> dict[str, Json]:
+    return {
+        "judge": left.judge,
+        "n_answers": left.n_answers,
+        "estimates": [{key: e.as_json()[key] for key in _BRIEF} for e in left.estimates],
+    }
+
+
+def _ranged(x: Ranged) -> dict[str, Json]:
+    return {key: _number(end) for key, end in zip(x._fields, x, strict=True)}
 
 
 def _number(x: float) -> float | None:

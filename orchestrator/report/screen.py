@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from orchestrator.report.data import ReportData
+from orchestrator.report.panel import doubts
 from orchestrator.report.wording import (
     answer,
     columns,
@@ -32,13 +33,20 @@ _NAME_COLUMNS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeProgress:
-    """One judge's part; `state` says what it does or waits for ("ok", "429: waiting 6.2 s")."""
+    """One judge's part.
+
+    `limit` is how many calls at a time it is allowed now, 0 where that is not known; `state` says
+    whether it takes questions ("ok", "down: ..."), `waiting` what its next call waits for, empty if
+    nothing ("429: waiting 6.2 s (server asked 6)", "rate: 16 rpm, next in 3.2 s").
+    """
 
     name: str
     asked: int = 0
     answered: int = 0
     in_flight: int = 0
     state: str = "ok"
+    limit: int = 0
+    waiting: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +57,7 @@ class Progress:
     ----------
     state : `running`, `paused` or a final state
     n_told : questions that came to their end, the missing ones included
+    n_cached : answers that came from the cache
     n_open : asked and not told, of which `in_flight` are with a judge at this moment
     settled, held, uncertain, cap : nano-USD
     missing : by reason
@@ -62,6 +71,7 @@ class Progress:
     state: str = "running"
     n_asked: int = 0
     n_told: int = 0
+    n_cached: int = 0
     n_open: int = 0
     in_flight: int = 0
     settled: int = 0
@@ -107,25 +117,33 @@ _decode = msgspec.json.Decoder(Progress).decode
 
 
 def why_waiting(progress: Progress) -> str:
-    """Say what the run waits for, empty when it is over."""
-    if progress.waiting:
-        return progress.waiting
+    """Say what the run waits for, judge by judge where one waits; empty when it is over."""
+    judges = [f"{judge.name} {judge.waiting}" for judge in progress.judges if judge.waiting]
     match progress.state:
-        case "running" if progress.in_flight:
-            return f"{plural(progress.in_flight, 'answer')} under way"
-        case "running" if progress.n_open:
-            return f"{plural(progress.n_open, 'question')} held, none with a judge yet"
-        case "running":
-            return "nothing is outstanding; the next question is being chosen"
-        case "paused":
-            return f"paused by the user; {plural(progress.in_flight, 'answer')} under way"
+        case "running" if judges and not progress.in_flight and not progress.waiting:
+            counts = ""
+        case "running" | "paused":
+            counts = progress.waiting or _outstanding(progress)
         case _:
-            return ""
+            counts, judges = progress.waiting, []
+    return printable("; ".join(filter(None, (counts, *judges))))
+
+
+def _outstanding(progress: Progress) -> str:
+    """Say what is under way, by the counts alone."""
+    under_way = f"{plural(progress.in_flight, 'answer')} under way"
+    if progress.state == "paused":
+        return f"paused by the user; {under_way}"
+    if progress.in_flight:
+        return under_way
+    if progress.n_open:
+        return f"{plural(progress.n_open, 'question')} held, none with a judge yet"
+    return "nothing is outstanding; the next question is being chosen"
 
 
 def status_lines(progress: Progress) -> list[str]:
     """Write the status, at most `WIDTH` columns a line."""
-    mock = "mock  " if progress.mock else ""
+    mock, waits = "mock  " if progress.mock else "", why_waiting(progress)
     name = fit(printable(progress.name), 40)
     lines = [
         f"{name}  {mock}{progress.state}  {printable(progress.run)}  "
@@ -133,15 +151,15 @@ def status_lines(progress: Progress) -> list[str]:
         _money_line(progress),
         _precision_line(progress),
         (
-            f"answers {progress.n_answered:,}   asked {progress.n_asked:,}"
-            f"   open {progress.n_open:,}   missing {progress.n_missing:,}"
+            f"answers {progress.n_answered:,}   cached {progress.n_cached:,}"
+            f"   asked {progress.n_asked:,}   open {progress.n_open:,}"
+            f"   missing {progress.n_missing:,}"
         ),
         _missing_line(progress),
+        f"waiting  {waits}" if waits else "",
+        # Last, since what does not fit on a low screen is cut off from the end.
         *_judge_lines(progress),
     ]
-    waits = why_waiting(progress)
-    if waits:
-        lines.append(f"waiting  {printable(waits)}")
     return [fit(line, WIDTH) for line in lines if line]
 
 
@@ -151,10 +169,11 @@ def one_line(progress: Progress) -> str:
     cap = "" if progress.cap is None else f" of {usd(progress.cap, 2)}"
     width = "" if progress.half_width is None else f"  half-width {progress.half_width:.3g}"
     target = "" if progress.target is None else f" (target {progress.target:g})"
+    cached = f" ({progress.n_cached:,} cached)" if progress.n_cached else ""
     waits = why_waiting(progress)
     return printable(
         f"{duration(progress.elapsed_s)}  {mock}{progress.state}  "
-        f"{progress.n_answered:,} answers, {progress.n_missing:,} missing  "
+        f"{progress.n_answered:,} answers{cached}, {progress.n_missing:,} missing  "
         f"{usd(progress.settled)} + {usd(progress.held)} held + "
         f"{usd(progress.uncertain)} uncertain{cap}{width}{target if width else ''}"
         f"{f'  waiting: {waits}' if waits else ''}"
@@ -196,12 +215,15 @@ def _judge_lines(progress: Progress) -> list[str]:
         return []
     names = [fit(printable(judge.name), _NAME_COLUMNS) for judge in progress.judges]
     wide = max(5, *map(columns, names))
-    lines = [f"{'judge':<{wide}}  {'asked':>9}  {'answered':>9}  {'in flight':>9}  state"]
+    head = f"{'asked':>9}  {'answered':>9}  {'in flight':>9}  {'limit':>5}  state"
+    lines = [f"{'judge':<{wide}}  {head}"]
     for name, judge in zip(names, progress.judges, strict=True):
         pad = " " * (wide - columns(name))
+        limit = f"{judge.limit:,}" if judge.limit else ""
+        state = judge.waiting or judge.state
         lines.append(
             f"{name}{pad}  {judge.asked:>9,}  {judge.answered:>9,}  {judge.in_flight:>9,}  "
-            f"{printable(judge.state)}"
+            f"{limit:>5}  {printable(state)}"
         )
     return lines
 
@@ -216,6 +238,7 @@ def closing_lines(data: ReportData) -> list[str]:
         answer(data),
         *gates(data),
         *policy(data),
+        *doubts(data),
         precision(data),
         ending(data),
         (

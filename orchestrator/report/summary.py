@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from orchestrator.core.errors import CorruptLog
 from orchestrator.core.estimate import Estimate, Status
@@ -38,22 +41,31 @@ from orchestrator.core.money import Nano
 from orchestrator.core.ports import Row
 from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, Purpose, Query, Role
 from orchestrator.core.records import Join, Open
+from orchestrator.core.scale import ScaleType
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json, Origin
+from orchestrator.report.agreement import METRICS, Array, Verdicts, alpha, with_others
 from orchestrator.report.data import (
+    Agreement,
     ArmTally,
     Bound,
     Charge,
     Counts,
     JudgeTally,
     Look,
+    Outage,
+    PlaceEffect,
+    Ranged,
     Refusal,
     ReportData,
     Scores,
     Spend,
     State,
+    Times,
     state_of,
 )
+from orchestrator.report.places import Places, holm
+from orchestrator.report.wording import printable
 
 
 def summarise(
@@ -90,6 +102,12 @@ def summarise(
 _KEPT_LOOKS = 2000
 _KEPT_MODELS = 8
 _DETAIL_CHARS = 200
+_KEPT_FLAGS = 50
+_KEPT_OUTAGES = 20
+_KEPT_KINDS = 64
+_KEPT_CELLS = 1_000_000
+"""Of how many judges times criteria times units single verdicts are kept, 32 bytes each; units
+beyond are left out of what is said of agreement."""
 
 
 @dataclass(slots=True)
@@ -124,20 +142,70 @@ class _Moments:
         )
 
 
-@dataclass(slots=True)
+class _Said:
+    """All that one judge said on one criterion."""
+
+    __slots__ = ("kinds", "moments", "verdicts")
+
+    def __init__(self, n_units: int) -> None:
+        self.moments = _Moments()
+        self.verdicts = Verdicts(n_units)
+        self.kinds: Counter[float] = Counter()
+
+    def add(self, unit: int, value: float) -> None:
+        self.moments.add(value)
+        if unit < len(self.verdicts.n):
+            self.verdicts.add(unit, value)
+        # What makes up nearly all verdicts is among the first kinds of them.
+        if value in self.kinds or len(self.kinds) < _KEPT_KINDS:
+            self.kinds[value] += 1
+
+    def frozen(self, criterion: str, others: tuple[Ranged, int]) -> Scores:
+        variance, signal = self.verdicts.repeats()
+        commonest, n = max(self.kinds.items(), key=lambda kind: kind[1], default=(math.nan, 0))
+        return replace(
+            self.moments.frozen(criterion),
+            repeat_variance=variance,
+            signal=signal,
+            with_others=others[0],
+            n_shared=others[1],
+            commonest=commonest,
+            commonest_share=n / self.moments.n if self.moments.n else math.nan,
+        )
+
+
+@dataclass(slots=True, kw_only=True)
 class _Tally:
     """Counters of one judge or one arm."""
 
-    scores: list[_Moments]
     asked: int = 0
     answered: int = 0
     missing: Counter[MissingReason] = field(default_factory=Counter)
+
+
+@dataclass(slots=True, kw_only=True)
+class _ArmTally(_Tally):
+    scores: list[_Moments]
+
+
+@dataclass(slots=True, kw_only=True)
+class _JudgeTally(_Tally):
+    said: list[_Said]
+    places: Places
+    cached: int = 0
     purse: _Purse = field(default_factory=_Purse)
     above_hold: int = 0
-    n_arrived: int = 0
+    billed_in_vain: int = 0
+    in_vain: _Purse = field(default_factory=_Purse)
+    n_calls: int = 0
     took_s: float = 0.0
-    models: dict[str, None] = field(default_factory=dict)
+    limited_s: float = 0.0
+    waited_s: float = 0.0
+    models: Counter[str] = field(default_factory=Counter)
+    flags: Counter[str] = field(default_factory=Counter)
     down: str = ""
+    outages: list[Outage] = field(default_factory=list)
+    n_outages: int = 0
 
 
 class _Fold:
@@ -152,13 +220,22 @@ class _Fold:
         self.criteria: list[Mapping[str, Any]] = identity.get("criteria") or []
         self.judge_docs: list[Mapping[str, Any]] = identity.get("judges") or []
         self.arm_names: list[str] = identity.get("arms") or [""]
+        self.n_items = int((identity.get("data") or {}).get("n_items") or 0)
         self.join = Join()
         self.total = _Purse()
         self.held = 0
-        self.judges = [self._tally() for _ in self.judge_docs]
-        self.arms = [self._tally() for _ in self.arm_names]
+        n_kept = _KEPT_CELLS // max(1, len(self.judge_docs) * len(self.criteria))
+        n_kept = min(n_kept, self.n_items * len(self.arm_names))
+        self.judges = [
+            _JudgeTally(
+                said=[_Said(n_kept) for _ in self.criteria], places=Places(len(self.criteria))
+            )
+            for _ in self.judge_docs
+        ]
+        self.arms = [_ArmTally(scores=[_Moments() for _ in self.criteria]) for _ in self.arm_names]
         self.by_role = {role: _Purse() for role in Role}
         self.by_purpose = {purpose: _Purse() for purpose in Purpose}
+        self.by_class = {name: _Purse() for name in _CLASSES}
         self.asked = self.answered = self.cached = self.parked = self.withdrawn = self.late = 0
         self.missing: Counter[MissingReason] = Counter()
         self.flags: Counter[str] = Counter()
@@ -180,9 +257,6 @@ class _Fold:
         self.started_at = self.ended_at = at
         self.active_s = 0.0
 
-    def _tally(self) -> _Tally:
-        return _Tally(scores=[_Moments() for _ in self.criteria])
-
     # --- one event
 
     def take(self, at: float, event: Event) -> None:
@@ -199,43 +273,45 @@ class _Fold:
                     self.refusal = None
                 if query.role is Role.JUDGE:
                     self.judges[query.judge].asked += 1
-            case Arrived(q=q, took_s=took_s):
-                self._arrived(self.join.open[q].query, took_s)
+                    self.judges[query.judge].cached += origin is Origin.CACHE
+            case Arrived(q=q):
+                self._arrived(self.join.open[q], event)
             case Told(q=q):
                 self._told(self.join.open[q])
             case Reasked(q=q, hold=hold, ended=ended):
                 at_q = self.join.open[q]
-                self._charge(at_q, None if ended == LOST else at_q.outcome)
+                self._charge(at_q, None if ended == LOST else at_q.outcome, "retries")
                 self.held += hold
             case Parked(q=q) | Withdrawn(q=q) | Late(q=q) | Forfeited(q=q):
                 self._closed(self.join.open[q], event)
             case Looked():
                 self._looked(event)
             case _:
-                self._turned(event)
+                self._turned(at, event)
         self.join.feed(event)
 
-    def _arrived(self, query: Query, took_s: float) -> None:
-        if query.role is Role.JUDGE:
-            judge = self.judges[query.judge]
-            judge.n_arrived += 1
-            judge.took_s += took_s
+    def _arrived(self, at: Open, event: Arrived) -> None:
+        if at.query.role is Role.JUDGE and at.origin is not Origin.CACHE:
+            judge = self.judges[at.query.judge]
+            judge.n_calls += 1
+            judge.took_s += event.took_s
+            judge.limited_s += event.limited_s
+            judge.waited_s += event.waited_s
 
     def _told(self, at: Open) -> None:
-        self._charge(at, at.outcome)
-        tallies = [self.arms[unit % len(self.arms)] for unit in at.query.units]
+        self._charge(at, at.outcome, "answers" if isinstance(at.outcome, Judged) else "missing")
+        tallies: list[_Tally] = [self.arms[unit % len(self.arms)] for unit in at.query.units]
         if at.query.role is Role.JUDGE:
             tallies.append(self.judges[at.query.judge])
         match at.outcome:
             case Missing(reason=reason, detail=detail):
                 self.missing[reason] += 1
                 if detail:
-                    self.examples.setdefault(reason, detail[:_DETAIL_CHARS])
+                    self.examples.setdefault(reason, _foreign(detail))
                 for tally in tallies:
                     tally.missing[reason] += 1
             case Judged() as judged:
                 self.answered += 1
-                self.flags.update(judged.flags)
                 for tally in tallies:
                     tally.answered += 1
                 self._judged(at.query, judged)
@@ -244,8 +320,14 @@ class _Fold:
 
     def _judged(self, query: Query, judged: Judged) -> None:
         judge = self.judges[query.judge] if query.role is Role.JUDGE else None
-        if judge and len(judge.models) < _KEPT_MODELS and judged.served_model:
-            judge.models[judged.served_model] = None
+        flags = [self._flag(word) for word in judged.flags]
+        self.flags.update(flags)
+        if judge:
+            judge.flags.update(flags)
+            model = _foreign(judged.served_model)
+            if model and (model in judge.models or len(judge.models) < _KEPT_MODELS):
+                judge.models[model] += 1
+            self._placed(judge, judged)
         for observation in judged.observations:
             self.units.add(observation.unit)
             if observation.value is None:
@@ -253,7 +335,36 @@ class _Fold:
             arm = self.arms[observation.unit % len(self.arms)]
             arm.scores[observation.criterion].add(observation.value)
             if judge:
-                judge.scores[observation.criterion].add(observation.value)
+                judge.said[observation.criterion].add(observation.unit, observation.value)
+
+    def _flag(self, word: str) -> str:
+        """Name a flag; where its details have no end, without them."""
+        word = _foreign(word)
+        is_known = word in self.flags or len(self.flags) < _KEPT_FLAGS
+        return word if is_known else word.partition(":")[0]
+
+    def _placed(self, judge: _JudgeTally, judged: Judged) -> None:
+        """Take in where each criterion stood, if all of them have a verdict."""
+        said = judged.observations
+        values = [o.value for o in said if o.value is not None]
+        slots = [o.slot for o in said]
+        n = len(self.criteria)
+        is_whole = n > 1 and len(values) == len(said) == n
+        if is_whole and set(slots) == set(range(n)) and len({o.unit for o in said}) == 1:
+            scaled = [self._scaled(o.criterion, v) for o, v in zip(said, values, strict=True)]
+            by_criterion = sorted(range(n), key=lambda i: said[i].criterion)
+            judge.places.add([slots[i] for i in by_criterion], [scaled[i] for i in by_criterion])
+
+    @property
+    def _is_one_scale(self) -> bool:
+        return len({(c["low"], c["high"]) for c in self.criteria}) == 1
+
+    def _scaled(self, criterion: int, value: float) -> float:
+        """Give a verdict as it is, or as a share of its scale where criteria have several."""
+        if self._is_one_scale:
+            return value
+        low, high = (float(self.criteria[criterion][end]) for end in ("low", "high"))
+        return (value - low) / (high - low)
 
     def _closed(self, at: Open, event: Parked | Withdrawn | Late | Forfeited) -> None:
         match event:
@@ -265,9 +376,9 @@ class _Fold:
                 self.held -= at.hold
             case Late(outcome=outcome):
                 self.late += 1
-                self._charge(at, outcome)
+                self._charge(at, outcome, "late")
             case Forfeited():
-                self._charge(at, None)
+                self._charge(at, None, "late")
 
     def _looked(self, event: Looked) -> None:
         look = Look(
@@ -288,16 +399,16 @@ class _Fold:
         if event.estimates:
             self.seen = event
 
-    def _turned(self, event: Event) -> None:
+    def _turned(self, at: float, event: Event) -> None:
         """Take the rare events: those that change how the run stands."""
         match event:
             case Declined(query=query, hold=hold, account=account):
                 self.refused = query
                 self.refusal = Refusal(hold=hold, free=self._free(account), account=account)
-            case JudgeDown(judge=judge, why=why):
-                self.judges[judge].down = why or "down"
+            case JudgeDown():
+                self._down(at, event)
             case JudgeUp(judge=judge):
-                self.judges[judge].down = ""
+                self._up(at, self.judges[judge])
             case CapChanged(cap=cap):
                 self.cap, self.refusal = cap, None
             case PriceChanged(judge=judge, card=card):
@@ -315,9 +426,25 @@ class _Fold:
             case _:
                 pass
 
+    def _down(self, at: float, event: JudgeDown) -> None:
+        tally = self.judges[event.judge]
+        why = _foreign(event.why) or "down"
+        if not tally.down:
+            tally.n_outages += 1
+            if len(tally.outages) < _KEPT_OUTAGES:
+                tally.outages.append(
+                    Outage(after=tally.answered, at=at, until=event.until, ended_at=None, why=why)
+                )
+        tally.down = why
+
+    def _up(self, at: float, tally: _JudgeTally) -> None:
+        if tally.down and tally.n_outages == len(tally.outages):
+            tally.outages[-1] = replace(tally.outages[-1], ended_at=at)
+        tally.down = ""
+
     # --- money
 
-    def _charge(self, at: Open, outcome: Outcome | None) -> None:
+    def _charge(self, at: Open, outcome: Outcome | None, kind: str) -> None:
         """Charge an attempt and release its hold; without an outcome the hold is uncertain."""
         self.held -= at.hold
         match outcome:
@@ -327,12 +454,19 @@ class _Fold:
                 settled, uncertain = cost, unknown
             case None:
                 settled, uncertain = Nano(0), at.hold
-        purses = [self.total, self.by_role[at.query.role], self.by_purpose[at.query.purpose]]
+        is_in_vain = not isinstance(outcome, Judged) and settled + uncertain > 0
+        purses = [
+            self.total,
+            self.by_role[at.query.role],
+            self.by_purpose[at.query.purpose],
+            self.by_class[kind],
+        ]
         if at.query.role is Role.JUDGE:
             judge = self.judges[at.query.judge]
             judge.above_hold += max(0, settled + uncertain - at.hold)
-            purses.append(judge.purse)
-        if not isinstance(outcome, Judged) and settled + uncertain:
+            judge.billed_in_vain += is_in_vain
+            purses += [judge.purse, judge.in_vain] if is_in_vain else [judge.purse]
+        if is_in_vain:
             self.billed_in_vain += 1
             purses.append(self.in_vain)
         for purse in purses:
@@ -356,12 +490,14 @@ class _Fold:
     def result(self, fingerprint: str, run: str, unstopped: State) -> ReportData:
         state, reason = self._ending(unstopped)
         identity = self.identity
+        firsts = [
+            np.array([judge.said[c].verdicts.firsts() for judge in self.judges])
+            for c in range(len(self.criteria))
+        ]
         estimates = tuple(read_estimate(e) for e in self.seen.estimates) if self.seen else ()
-        data: Mapping[str, Any] = identity.get("data") or {}
         target = (identity.get("stop") or {}).get("target_half_width")
         if self.last_look is not None and self.looks[-1] is not self.last_look:
             self.looks.append(self.last_look)
-        n_items = int(data.get("n_items") or 0)
         are_final = self.seen is not None and self.seen.is_final and self.stop_reason is not None
         return ReportData(
             name=str(identity.get("name") or ""),
@@ -376,11 +512,11 @@ class _Fold:
             digest=self.opened.digest,
             spend=self._spend(),
             counts=self._counts(),
-            judges=tuple(map(self._judge, range(len(self.judges)))),
+            judges=tuple(self._judge(k, firsts) for k in range(len(self.judges))),
             arms=tuple(map(self._arm, range(len(self.arms)))),
             criteria=tuple(str(c["name"]) for c in self.criteria),
-            n_items=n_items,
-            n_units=n_items * len(self.arms),
+            n_items=self.n_items,
+            n_units=self.n_items * len(self.arms),
             n_units_answered=len(self.units),
             refusal=self.refusal,
             limit=self.limit,
@@ -401,6 +537,9 @@ class _Fold:
             started_at=self.started_at,
             ended_at=self.ended_at,
             active_s=self.active_s,
+            times=_times(self.judges),
+            agreement=tuple(self._agreement(firsts)),
+            places=tuple(self._place_effects()),
         )
 
     def _ending(self, unstopped: State) -> tuple[State, StopReason | None]:
@@ -426,6 +565,7 @@ class _Fold:
             by_judge={n: j.purse.frozen() for n, j in zip(names, self.judges, strict=True)},
             by_role=_used(self.by_role),
             by_purpose=_used(self.by_purpose),
+            by_class=_used(self.by_class),
             above_hold={
                 n: Nano(j.above_hold)
                 for n, j in zip(names, self.judges, strict=True)
@@ -447,10 +587,12 @@ class _Fold:
             in_vain=self.in_vain.frozen(),
         )
 
-    def _judge(self, k: int) -> JudgeTally:
+    def _judge(self, k: int, firsts: Sequence[Array]) -> JudgeTally:
         doc, tally = self.judge_docs[k], self.judges[k]
+        name = str(doc["name"])
+        routes: Mapping[str, Any] = self.identity.get("routes") or {}
         return JudgeTally(
-            name=str(doc["name"]),
+            name=name,
             adapter=str(doc.get("adapter") or ""),
             model=str(doc.get("model") or ""),
             card=self.cards[k],
@@ -458,13 +600,64 @@ class _Fold:
             answered=tally.answered,
             missing=_in_order(tally.missing),
             charge=tally.purse.frozen(),
-            latency_s=tally.took_s / tally.n_arrived if tally.n_arrived else math.nan,
-            served_models=tuple(tally.models),
+            latency_s=tally.took_s / tally.n_calls if tally.n_calls else math.nan,
+            served_models=dict(tally.models),
             down=tally.down,
             scores=tuple(
-                m.frozen(str(c["name"])) for m, c in zip(tally.scores, self.criteria, strict=True)
+                said.frozen(str(criterion["name"]), with_others(values, k, self._clusters))
+                for said, criterion, values in zip(tally.said, self.criteria, firsts, strict=True)
             ),
+            route=str(routes.get(name) or ""),
+            cached=tally.cached,
+            flags=dict(sorted(tally.flags.items())),
+            billed_in_vain=tally.billed_in_vain,
+            in_vain=tally.in_vain.frozen(),
+            times=_times([tally]),
+            outages=tuple(tally.outages),
+            n_outages=tally.n_outages,
         )
+
+    @property
+    def _clusters(self) -> NDArray[np.int64]:
+        """Number the items of the units whose verdicts are kept."""
+        n_kept = len(self.judges[0].said[0].verdicts.n)
+        return np.arange(n_kept, dtype=np.int64) // len(self.arms)
+
+    def _agreement(self, firsts: Sequence[Array]) -> Iterator[Agreement]:
+        for criterion, values in zip(self.criteria, firsts, strict=True):
+            is_shared = np.isfinite(values).sum(axis=0) > 1
+            if not is_shared.any():
+                continue
+            kind = criterion.get("type")
+            metric = METRICS[ScaleType(kind)] if kind else "interval"
+            yield Agreement(
+                criterion=str(criterion["name"]),
+                metric=metric,
+                n_judges=int(np.isfinite(values[:, is_shared]).any(axis=1).sum()),
+                n_units=int(is_shared.sum()),
+                alpha=alpha(values, metric, self._clusters),
+            )
+
+    def _place_effects(self) -> Iterator[PlaceEffect]:
+        tested = [
+            (str(doc["name"]), effect)
+            for doc, judge in zip(self.judge_docs, self.judges, strict=True)
+            if (effect := judge.places.effect()) is not None
+        ]
+        is_share = not self._is_one_scale
+        adjusted = holm([effect.p for _, effect in tested])
+        for (name, effect), p in zip(tested, adjusted, strict=True):
+            yield PlaceEffect(
+                judge=name,
+                things="criteria",
+                n_answers=effect.n_answers,
+                means=effect.means,
+                is_share=is_share,
+                span=1.0 if is_share else float(self.criteria[0]["high"] - self.criteria[0]["low"]),
+                statistic=effect.statistic,
+                df=effect.df,
+                p=p,
+            )
 
     def _arm(self, a: int) -> ArmTally:
         tally = self.arms[a]
@@ -489,6 +682,23 @@ def _bound(moments: _Moments, criterion: Mapping[str, Any], n_lost: int) -> Boun
         mean=moments.mean if moments.n else math.nan,
         lowest=(total + n_lost * low) / n if n else math.nan,
         highest=(total + n_lost * high) / n if n else math.nan,
+    )
+
+
+_CLASSES = ("answers", "retries", "missing", "late")
+"""What money can go for, as `Spend.by_class` names it."""
+
+
+def _foreign(text: str) -> str:
+    """Keep of a provider's or parser's words what can be shown anywhere."""
+    return printable(text[:_DETAIL_CHARS])
+
+
+def _times(tallies: Sequence[_JudgeTally]) -> Times:
+    return Times(
+        working_s=math.fsum(t.took_s for t in tallies),
+        limited_s=math.fsum(t.limited_s for t in tallies),
+        waited_s=math.fsum(t.waited_s for t in tallies),
     )
 
 

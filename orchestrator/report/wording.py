@@ -14,7 +14,7 @@ from orchestrator.core.gate import GateOutcome, Rule, Verdict, overall
 from orchestrator.core.money import PriceCard, format_usd
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json
-from orchestrator.report.data import Refusal, ReportData
+from orchestrator.report.data import JudgeTally, Refusal, ReportData, Times
 
 # --- text, money, numbers ----------------------------------------------------------------------
 
@@ -269,7 +269,7 @@ def columns_of(estimate: Estimate, rows: Sequence[int]) -> dict[str, list[str]]:
     at = list(zip(rows, digits, strict=True))
     columns = {
         "value": [number(estimate.value[i], d) for i, d in at],
-        "interval": [_range(*end, d) for end, d in zip(ends, digits, strict=True)],
+        "interval": [interval(*end, d) for end, d in zip(ends, digits, strict=True)],
         "standard error": [number(estimate.se[i], d + 1) for i, d in at],
     }
     for key, head in _COUNTS.items():
@@ -277,7 +277,7 @@ def columns_of(estimate: Estimate, rows: Sequence[int]) -> dict[str, list[str]]:
             columns[head] = [f"{by_name[key][i]:,}" for i in rows]
     if "missing" in columns and {"worst_lower", "worst_upper"} <= by_name.keys():
         low, high = by_name["worst_lower"], by_name["worst_upper"]
-        columns["worst case"] = [_range(low[i], high[i], d) for i, d in at]
+        columns["worst case"] = [interval(low[i], high[i], d) for i, d in at]
     return columns
 
 
@@ -289,7 +289,8 @@ _COUNTS = {
 }
 
 
-def _range(low: float | None, high: float | None, decimals: int) -> str:
+def interval(low: float | None, high: float | None, decimals: int) -> str:
+    """Write the two ends of an interval."""
     if low is None or high is None or math.isnan(low) or math.isnan(high):
         return "not known"
     return f"[{number(low, decimals)}, {number(high, decimals)}]"
@@ -336,11 +337,12 @@ def ending(data: ReportData) -> str:
             sentence = "All that could be asked was asked; the design is not complete."
         case _:
             pass
-    losses = (
-        f"{judge.name} went down after {plural(judge.answered, 'answer')} ({judge.down})."
-        for judge in lost
-    )
-    return " ".join((sentence, *losses))
+    return " ".join((sentence, *(f"{_loss(judge)}." for judge in lost)))
+
+
+def _loss(judge: JudgeTally) -> str:
+    after = judge.outages[-1].after if judge.outages else judge.answered
+    return f"{judge.name} went down after {plural(after, 'answer')} ({judge.down})"
 
 
 def precision(data: ReportData) -> str | None:
@@ -380,6 +382,11 @@ _FLAGS = {
     "few_clusters": "few items or clusters, or few that carry the weight",
     "no_answers": "no verdict has come",
     "usage_missing": "the provider did not say what it counted, so the hold was charged",
+    "usage_inconsistent": "the provider's counts contradict each other, so the hold was charged",
+    "coerced": "the number stood in quotes and was read as a number",
+    "spoken": "the verdict stood in words around the number",
+    "dropped": "the model does not take a parameter, so it was left out",
+    "suspected_injection": "the judged text seems to speak to the judge",
     "skewed": "the values are so lopsided for their number that these intervals cover less than they "
     "say",
     "exploration_reused": "the answers that the plan was made from count too: more precise, and not "
@@ -403,8 +410,52 @@ _FLAGS = {
 
 
 def flag(word: str) -> str:
-    """Put a flag into words."""
-    return _FLAGS.get(word, _spaced(word))
+    """Put a flag into words; what stands after a colon is its detail."""
+    name, _, detail = word.partition(":")
+    words = _FLAGS.get(name, _spaced(name))
+    return f"{words} ({detail})" if detail else words
+
+
+def time_spent(times: Times) -> str:
+    """Say what the time of calls went for."""
+    parts = {
+        "with the judges": times.working_s,
+        "waiting for a limit of the rate": times.limited_s,
+        "waiting to try again": times.waited_s,
+    }
+    return ", ".join(f"{duration(seconds)} {what}" for what, seconds in parts.items())
+
+
+def money_by_class(data: ReportData) -> list[tuple[str, str]]:
+    """Say what the money went for, settled and uncertain; empty where all of it bought answers."""
+    found = data.spend.by_class
+    if found.keys() <= {"answers"}:
+        return []
+    return [
+        (
+            _CLASSES[name],
+            usd(charge.settled, 6)
+            + (f" + {usd(charge.uncertain, 6)} uncertain" if charge.uncertain else ""),
+        )
+        for name, charge in found.items()
+    ]
+
+
+_CLASSES = {
+    "answers": "of it for answers",
+    "retries": "of it for attempts before another one",
+    "missing": "of it for questions that have no verdict",
+    "late": "of it for what the stop cut off",
+}
+
+
+def oddities(data: ReportData) -> list[tuple[str, str, str]]:
+    """List what was odd and harmless about answers, by judge: judge, how many, what."""
+    return [
+        (judge.name, plural(n, "answer"), flag(word))
+        for judge in data.judges
+        for word, n in judge.flags.items()
+    ]
 
 
 def policy(data: ReportData) -> list[str]:
@@ -432,7 +483,7 @@ def _agreement(estimate: Estimate) -> Grid:
                 number(of["bias"], d),
                 number(of["se"], d + 1),
                 number(of["rms"], d),
-                f"{number(of['correlation'], 2)} {_range(of['lower'], of['upper'], 2)}",
+                f"{number(of['correlation'], 2)} {interval(of['lower'], of['upper'], 2)}",
                 *((of["correction"],) if is_corrected else ()),
             )
         )

@@ -20,7 +20,7 @@ from orchestrator.core.query import Kind, Query
 from orchestrator.core.scale import Criterion, Scale, ScaleType
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.study import Study
-from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Billing, Finish
+from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Billing, Finish, Route
 from orchestrator.testing.adapters import AdapterContract
 
 GRADE = Scale(type=ScaleType.INTEGER, low=1, high=5)
@@ -222,6 +222,51 @@ def test_several_units_are_answered_in_presentation_order():
     request = request_for(question(), of=of)
     both = replace(request, query=replace(request.query, units=(2, 0)))
     assert sent(adapter, both).text == '[{"c0": 0.3}, {"c0": 0.2}]'
+
+
+def test_several_criteria_are_shifted_by_their_place_in_the_list():
+    """The order effect is felt once per criterion before one, wherever a reason stands."""
+    of = study(items=30, scales=(SHARE, SHARE, SHARE))
+    adapter = judge(of, sd=0, order_effect=0.1, given=np.full((30, 3), 0.5))
+    orders = set()
+    for reason in ("none", "before", "after"):
+        rubric = Rate(
+            None,
+            of.criteria,
+            (),
+            seeds=of.seeds,
+            max_output_tok=400,
+            criteria_order="random",
+            reason=reason,
+        )
+        for unit in range(30):
+            query = question(unit)
+            read = rubric.read(query, sent(adapter, rubric.render(query, FIRST_ATTEMPT)))
+            orders.add(tuple(o.slot for o in read.observations))
+            for seen in read.observations:
+                exact = adapter.expected(slot=seen.slot)[unit, seen.criterion]
+                assert seen.value == pytest.approx(0.5 + 0.1 * seen.slot)
+                assert seen.value == pytest.approx(exact)
+    assert len(orders) == 6
+
+
+@pytest.mark.parametrize("scale", [GRADE, YES_NO], ids=lambda scale: scale.type)
+def test_a_bare_label_has_all_of_the_probability(scale):
+    """A dry run by `logprob` gives the verdicts that the other routes give."""
+    of = study(scales=(scale,))
+    adapter = judge(of)
+    rubric = Rate(None, of.criteria, (), seeds=of.seeds, max_output_tok=400, route=Route.LOGPROB)
+    for unit in range(20):
+        query = question(unit)
+        reply = sent(adapter, rubric.render(query, FIRST_ATTEMPT))
+        assert reply.text in "012345"
+        assert reply.alternatives == ((reply.text, 0.0),)
+        (seen,) = rubric.read(query, reply).observations
+        assert ([seen.value], seen.mass) == (values(adapter, query, of), 1.0)
+        assert sent(adapter, request_for(query, of=of)).alternatives == ()
+    for fault in ("unparsable", "empty", "truncated", "refused", "blocked"):
+        reply = sent(judge(of, faults={fault: 1}), rubric.render(question(), FIRST_ATTEMPT))
+        assert isinstance(rubric.read(question(), reply), Unreadable)
 
 
 def test_bias_and_drift_shift_the_verdict():

@@ -52,7 +52,7 @@ class Log:
     def add(self, *events, after=1.0):
         for event in events:
             self.now += after if self.rows else 0
-            self.rows.append(Row(Seq(len(self.rows) + 1), self.now, event))
+            self.rows.append(Row(Seq(len(self.rows) + 1), self.now, event, 1))
         return self
 
     def opened(
@@ -109,9 +109,9 @@ class Log:
     def send(self, q, attempt=1):
         return self.add(Sent(q=QNo(q), attempt=attempt))
 
-    def arrive(self, q, outcome, *, attempt=1, took_s=2.0):
+    def arrive(self, q, outcome, *, attempt=1, took_s=2.0, **waits):
         at = Attempt(number=attempt)
-        return self.add(Arrived(q=QNo(q), attempt=at, outcome=outcome, took_s=took_s))
+        return self.add(Arrived(q=QNo(q), attempt=at, outcome=outcome, took_s=took_s, **waits))
 
     def tell(self, q, outcome):
         self.n_told += 1
@@ -126,6 +126,20 @@ class Log:
         """Ask, send, receive and tell one answer."""
         outcome = scored(score, unit=unit, cost=cost, **answer)
         self.ask(q, unit, judge, hold).send(q).arrive(q, outcome)
+        return self.tell(q, outcome)
+
+    def both(self, q, scores, *, swapped=False, unit=0, judge=0):
+        """Ask, send, receive and tell an answer on two criteria, listed in either order."""
+        return self.many(q, scores, (1, 0) if swapped else (0, 1), unit=unit, judge=judge)
+
+    def many(self, q, scores, slots, *, unit=0, judge=0):
+        """Ask, send, receive and tell an answer on several criteria, each at its place."""
+        said = tuple(
+            Observation(unit=UnitIx(unit), criterion=c, slot=int(slot), value=score)
+            for c, (slot, score) in enumerate(zip(slots, scores, strict=True))
+        )
+        outcome = Judged(observations=said, cost=Nano(0), usage=None)
+        self.ask(q, unit, judge).send(q).arrive(q, outcome)
         return self.tell(q, outcome)
 
     def missed(self, q, reason, unit=0, judge=0, cost=0, uncertain=0, detail=""):

@@ -181,6 +181,63 @@ def test_money_is_whole_nano_dollars(log):
         },
         "by_role": {"judge": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0}},
         "by_purpose": {"policy": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0}},
+        "by_class": {"answers": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0}},
     }
     assert result["judges"][0]["nano_usd_per_answer"] == 4_812_342
     assert result["judges"][1]["latency_s"] is None
+
+
+def test_what_is_said_of_a_judge_is_in_the_document(log):
+    """Every key by hand; what is not known is null."""
+    log.opened(routes={"large": "schema"})
+    log.judged(0, 4, served_model="m-1", flags=("coerced:score",))
+    log.judged(1, 5, unit=1, served_model="m-2")
+    log.missed(2, "timeout", uncertain=7)
+    large, small = document(summarise(log.rows))["judges"]
+    found = {key: large[key] for key in ("route", "cached", "flags", "answers_by_model", "outages")}
+    assert found == {
+        "route": "schema",
+        "cached": 0,
+        "flags": {"coerced:score": 1},
+        "answers_by_model": {"m-1": 1, "m-2": 1},
+        "outages": [],
+    }
+    assert large["billed_without_answer"] == {
+        "attempts": 1,
+        "settled_nano_usd": 0,
+        "uncertain_nano_usd": 7,
+    }
+    unknown = {"value": None, "lower": None, "upper": None}
+    assert large["scores"]["score"] == {
+        "n": 2,
+        "mean": 4.5,
+        "sd": pytest.approx(0.5**0.5),
+        "repeat_variance": None,
+        "signal": unknown,
+        "with_others": unknown | {"n_units": 0},
+        "commonest": 4.0,
+        "commonest_share": 0.5,
+    }
+    assert (small["route"], small["scores"]["score"]["commonest"]) == (None, None)
+
+
+def test_what_is_said_of_the_panel_is_in_the_document(log, make):
+    """Two judges, three units, both orders of two criteria: values by hand."""
+    criteria = ({"name": "a", "low": 0, "high": 4}, {"name": "b", "low": 0, "high": 4})
+    log.opened(criteria=criteria)
+    for q in range(6):
+        swapped = q % 2
+        log.both(q, (q // 2, q // 2 + 1), swapped=swapped, unit=q // 2, judge=q % 2)
+    diagnostics = document(summarise(log.rows))["diagnostics"]
+    first = diagnostics["agreement"][0]
+    assert first == {
+        "criterion": "a",
+        "metric": "interval",
+        "n_judges": 2,
+        "n_units": 3,
+        "alpha": {"value": 1.0, "lower": None, "upper": None},
+    }
+    # One judge saw one order alone, so nothing changed its place for it.
+    assert diagnostics["places"] == []
+    assert diagnostics["without_judge"] == []
+    assert json.loads(json.dumps(diagnostics, allow_nan=False)) == diagnostics

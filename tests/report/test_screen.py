@@ -18,6 +18,7 @@ from orchestrator.report.screen import (
 )
 from orchestrator.report.wording import columns
 
+WAITS = "429: waiting 6.2 s (server asked 6)"
 RUN = Progress(
     name="summary-quality",
     run="20261130-091200-summary-quality-k3f9",
@@ -31,8 +32,8 @@ RUN = Progress(
     cap=20_000_000_000,
     missing={"refused": 8, "truncated": 12, "parse_failure": 14, "timeout": 6},
     judges=(
-        JudgeProgress(name="large", asked=142, answered=141, in_flight=6),
-        JudgeProgress(name="small", asked=2_190, answered=2_160, state="429: waiting 6.2 s"),
+        JudgeProgress(name="large", asked=142, answered=141, in_flight=6, limit=16),
+        JudgeProgress(name="small", asked=2_190, answered=2_160, limit=40, waiting=WAITS),
     ),
     headline="Difference: new - old 0.42 [0.24, 0.60]",
     half_width=0.131,
@@ -49,13 +50,31 @@ def test_the_status_of_a_run():
             "[##--------------]  13.0%"
         ),
         "target half-width 0.1   now 0.131   Difference: new - old 0.42 [0.24, 0.60]",
-        "answers 3,080   asked 3,190   open 70   missing 40",
+        "answers 3,080   cached 0   asked 3,190   open 70   missing 40",
         "missing 1.3%: refused 8  truncated 12  parse_failure 14  timeout 6",
-        "judge      asked   answered  in flight  state",
-        "large        142        141          6  ok",
-        "small      2,190      2,160          0  429: waiting 6.2 s",
-        "waiting  42 answers under way",
+        "waiting  42 answers under way; small 429: waiting 6.2 s (server asked 6)",
+        "judge      asked   answered  in flight  limit  state",
+        "large        142        141          6     16  ok",
+        "small      2,190      2,160          0     40  429: waiting 6.2 s (server asked 6)",
     ]
+
+
+def test_a_judge_that_waits_is_what_the_run_waits_for():
+    """Why nothing moves is said on every display, of each judge."""
+    down = JudgeProgress(name="mid", state="down: 401", waiting="down until 12:31:05: overloaded")
+    run = replace(RUN, in_flight=0, judges=(RUN.judges[1], down))
+    reason = f"small {WAITS}; mid down until 12:31:05: overloaded"
+    assert why_waiting(run) == reason
+    assert f"waiting  {reason}" in status_lines(run)
+    assert f"waiting: {reason}" in one_line(run)
+    assert why_waiting(replace(run, state="finished")) == ""
+    assert why_waiting(replace(run, waiting="draining")) == f"draining; {reason}"
+
+
+def test_cached_answers_are_counted_on_every_display():
+    run = replace(RUN, n_cached=12)
+    assert "answers 3,080   cached 12   asked" in "\n".join(status_lines(run))
+    assert "3,080 answers (12 cached), 40 missing" in one_line(run)
 
 
 def test_one_line_says_the_same_shortly():
@@ -92,7 +111,7 @@ def test_a_mock_run_says_so_on_every_display():
     ],
 )
 def test_it_always_says_why_it_waits(changes, reason):
-    run = replace(RUN, **changes)
+    run = replace(RUN, judges=RUN.judges[:1], **changes)
     assert why_waiting(run).startswith(reason)
     assert reason in one_line(run)
     assert any(line == f"waiting  {why_waiting(run)}" for line in status_lines(run)) is bool(reason)
@@ -107,8 +126,9 @@ def test_without_a_cap_the_spend_stands_alone():
 def test_a_terminal_sees_no_escape():
     """C48: names and states of foreign origin cannot steer the terminal."""
     evil = "\x1b]0;owned\x07\r\nok"
-    judge = JudgeProgress(name=evil, state=evil)
-    run = Progress(name=evil, run=evil, headline=evil, waiting=evil, judges=(judge,))
+    judges = (JudgeProgress(name=evil, state=evil), JudgeProgress(name=evil, waiting=evil))
+    run = Progress(name=evil, run=evil, headline=evil, waiting=evil, judges=judges)
+    assert why_waiting(run).isprintable()
     for line in [*status_lines(run), one_line(run)]:
         assert line.isprintable()
 
@@ -120,7 +140,9 @@ counts = st.integers(0, 10**9)
 @given(name=names, state=names, n=counts, money=st.integers(0, 10**18))
 def test_no_line_is_wider_than_the_screen(name, state, n, money):
     """Wide and combining characters included."""
-    judge = JudgeProgress(name=name, asked=n, answered=n, in_flight=n, state=state)
+    judge = JudgeProgress(
+        name=name, asked=n, answered=n, in_flight=n, state=state, limit=n, waiting=state
+    )
     missing = dict.fromkeys("abcdefghijklmnop", n)
     run = Progress(
         name=name,

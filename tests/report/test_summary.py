@@ -29,7 +29,8 @@ from orchestrator.core.money import Nano, PriceCard
 from orchestrator.core.query import Kind, Observation, Purpose, Query, outcome_digest
 from orchestrator.core.stopping import StopReason, StopRule
 from orchestrator.core.wire import Finish, Origin
-from orchestrator.report.data import State, state_of
+from orchestrator.report import summary
+from orchestrator.report.data import Charge, State, Times, state_of
 from orchestrator.report.summary import read_estimate, summarise
 from orchestrator.testing.fakes import FakeAdapter, Script, fake_crew
 from orchestrator.testing.virtual import run_virtually
@@ -39,6 +40,10 @@ HOLD = 22_000_000
 
 def money(data):
     return data.spend.settled, data.spend.uncertain, data.spend.held
+
+
+def charge(settled, uncertain=0):
+    return Charge(settled=Nano(settled), uncertain=Nano(uncertain))
 
 
 def test_an_answer_is_held_when_asked_and_settled_when_told(log, make):
@@ -118,6 +123,9 @@ def test_an_earlier_attempt_is_charged_when_the_question_is_asked_again(log, mak
     log.send(0, attempt=2).arrive(0, make.scored(3), attempt=2).tell(0, make.scored(3))
     data = summarise(log.rows)
     assert money(data) == (12_000_000, 0, 0)
+    assert data.spend.by_class == {"answers": charge(5_000_000), "retries": charge(7_000_000)}
+    assert data.judges[0].billed_in_vain == 1
+    assert data.judges[0].in_vain == charge(7_000_000)
     assert data.counts.billed_in_vain == 1
     assert data.counts.in_vain.settled == 7_000_000
     assert data.counts.missing == {}
@@ -136,6 +144,7 @@ def test_after_the_stop_money_still_moves_and_counts_do_not(log, make):
     log.add(Late(q=1, outcome=make.scored(5)), Forfeited(q=2), Withdrawn(q=3))
     data = summarise(log.rows)
     assert money(data) == (10_000_000, HOLD, 0)
+    assert data.spend.by_class["late"] == charge(5_000_000, HOLD)
     counts = data.counts
     assert (counts.asked, counts.answered, counts.late, counts.withdrawn) == (4, 1, 1, 1)
     assert counts.billed_in_vain == 1
@@ -242,11 +251,146 @@ def test_judges_are_described_by_what_they_did(log, make):
     assert (large.asked, large.answered, large.missing) == (4, 2, {"parse_failure": 1})
     assert large.per_answer == 6_000_000
     assert large.latency_s == pytest.approx((2 + 2 + 2 + 10) / 4)
-    assert large.served_models == ("large-1-0801", "large-1-0802")
+    assert large.served_models == {"large-1-0801": 1, "large-1-0802": 1}
     assert small.per_answer is None
     assert math.isnan(small.latency_s)
     assert data.counts.flags == {"usage_missing": 1}
     assert data.examples == {"parse_failure": "no number"}
+
+
+def test_money_of_questions_without_a_verdict_is_a_class_of_its_own(log):
+    log.opened().missed(0, "refused", cost=3).missed(1, "timeout", uncertain=4).judged(2, 5)
+    spend = summarise(log.rows).spend
+    assert spend.by_class == {"answers": charge(5_000_000), "missing": charge(3, 4)}
+
+
+def test_working_and_both_kinds_of_waiting_are_three_numbers(log, make):
+    """C17: the time of calls, by what it went for."""
+    log.opened()
+    for q, judge in enumerate((0, 0, 1)):
+        log.ask(q, unit=q, judge=judge).send(q)
+        log.arrive(q, make.scored(3, unit=q), took_s=2.0, limited_s=0.5 * q, waited_s=7.0 * judge)
+    data = summarise(log.rows)
+    assert data.times == Times(working_s=6.0, limited_s=1.5, waited_s=7.0)
+    assert data.judges[0].times == Times(working_s=4.0, limited_s=0.5, waited_s=0.0)
+
+
+def test_flags_are_counted_by_judge(log):
+    """C11: answers without a usage block are counted; so is all else that is odd."""
+    log.opened()
+    log.judged(0, 3, flags=("usage_missing", "coerced:score"))
+    log.judged(1, 3, judge=1, flags=("usage_missing",))
+    data = summarise(log.rows)
+    assert data.judges[0].flags == {"coerced:score": 1, "usage_missing": 1}
+    assert data.judges[1].flags == {"usage_missing": 1}
+    assert data.counts.flags == {"coerced:score": 1, "usage_missing": 2}
+
+
+def test_details_of_flags_are_not_kept_without_end(log):
+    log.opened()
+    for q in range(60):
+        log.judged(q, 3, flags=(f"dropped:{q}",))
+    flags = summarise(log.rows).judges[0].flags
+    assert (len(flags), sum(flags.values()), flags["dropped"]) == (51, 60, 10)
+
+
+def test_an_outage_says_after_how_many_answers_and_why(log, make):
+    """C54: a judge that goes down while a question of its own is still to be told."""
+    log.opened().judged(0, 4).judged(1, 3, unit=1).ask(2).send(2)
+    log.add(JudgeDown(judge=0, until=None, why="401: bad key\x1b[2J"))
+    log.arrive(2, make.scored(5)).tell(2, make.scored(5))
+    judge = summarise(log.rows).judges[0]
+    (outage,) = judge.outages
+    assert (judge.answered, outage.after, judge.n_outages) == (3, 2, 1)
+    assert (outage.at, outage.until, outage.ended_at) == (log.rows[12].at, None, None)
+    assert outage.why == judge.down == "401: bad key\N{REPLACEMENT CHARACTER}[2J"
+
+
+def test_a_judge_that_is_up_again_has_an_outage_with_an_end(log):
+    log.opened().add(JudgeDown(judge=0, until=1_000_900.0, why="quota"))
+    log.add(JudgeDown(judge=0, until=1_000_950.0, why="quota"), JudgeUp(judge=0))
+    judge = summarise(log.rows).judges[0]
+    (outage,) = judge.outages
+    assert (judge.down, outage.until) == ("", 1_000_900.0)
+    assert outage.ended_at == log.rows[-1].at
+
+
+def test_outages_are_counted_also_when_no_more_are_kept(log):
+    log.opened()
+    for _ in range(23):
+        log.add(JudgeDown(judge=1, until=None, why="429"), JudgeUp(judge=1))
+    judge = summarise(log.rows).judges[1]
+    assert (len(judge.outages), judge.n_outages) == (20, 23)
+    assert all(outage.ended_at is not None for outage in judge.outages)
+
+
+def test_the_commonest_verdict_is_kept_on_a_float_scale_too(log):
+    log.opened(criteria=({"name": "score", "type": "float", "low": 0, "high": 1000},))
+    for q in range(200):
+        log.judged(q, 7.5 if q % 2 else q + 0.25)
+    (said,) = summarise(log.rows).judges[0].scores
+    assert (said.commonest, said.commonest_share) == (7.5, 0.5)
+
+
+def test_judges_are_held_against_each_other_by_item(log):
+    """Two arms of an item go together; the metric is that of the scale."""
+    log.opened(arms=("A", "B"), items=tuple("abcde"))
+    q = 0
+    for unit in range(10):
+        for judge in range(2):
+            log.judged(q, float(unit % 5 + 1), unit=unit, judge=judge)
+            q += 1
+    log.judged(q, 1.0, unit=4, judge=0)
+    data = summarise(log.rows)
+    (found,) = data.agreement
+    assert (found.metric, found.n_judges, found.n_units) == ("ordinal", 2, 10)
+    assert found.alpha.value == 1.0
+    large = data.judges[0].scores[0]
+    assert (large.with_others.value, large.n_shared) == (pytest.approx(1.0), 10)
+    # One repeat of unit 4, that differs by 4: 8 over one degree of freedom.
+    assert large.repeat_variance == 8.0
+
+
+def test_of_very_many_units_the_first_ones_are_compared(log, monkeypatch):
+    monkeypatch.setattr(summary, "_KEPT_CELLS", 6)
+    log.opened()
+    for q in range(8):
+        log.judged(q, float(q // 2), unit=q // 2, judge=q % 2)
+    data = summarise(log.rows)
+    assert data.agreement[0].n_units == 3
+    assert data.judges[0].scores[0].n == 4
+
+
+TWO = ({"name": "a", "low": 0, "high": 10}, {"name": "b", "low": 0, "high": 10})
+
+
+def test_an_effect_of_the_place_is_found_and_adjusted_over_the_judges(log):
+    """The judge `large` gives 3 more at the second place, `small` nothing."""
+    log.opened(criteria=TWO, items=tuple(map(str, range(40))))
+    for unit in range(40):
+        swapped = unit % 3 == 0
+        a, b = (5.0, 1.0) if swapped else (2.0, 4.0)
+        log.both(2 * unit, (a, b), swapped=swapped, unit=unit, judge=0)
+        log.both(2 * unit + 1, (2.0, 4.0), swapped=swapped, unit=unit, judge=1)
+    large, small = summarise(log.rows).places
+    assert large.means == pytest.approx((1.5, 4.5))
+    assert (large.spread, large.span, large.n_answers) == (pytest.approx(3.0), 10.0, 40)
+    assert (large.is_significant, small.is_significant) == (True, False)
+    assert small.spread == pytest.approx(0, abs=1e-12)
+
+
+def test_criteria_of_different_scales_are_compared_by_shares_of_them(log):
+    criteria = (TWO[0], {"name": "b", "low": 1, "high": 3})
+    log.opened(criteria=criteria)
+    log.both(0, (5.0, 3.0)).both(1, (10.0, 2.0), swapped=True)
+    (effect,) = summarise(log.rows).places
+    assert (effect.is_share, effect.span) == (True, 1.0)
+    assert effect.means == pytest.approx((0.5, 1.0))
+
+
+def test_an_answer_with_a_gap_says_nothing_of_places(log):
+    log.opened(criteria=TWO).both(0, (5.0, None)).both(1, (4.0, 2.0)).both(2, (3.0, 2.0))
+    assert summarise(log.rows).places == ()
 
 
 def test_a_changed_price_is_the_one_reported(log):
@@ -259,7 +403,12 @@ def test_cached_answers_are_counted_when_asked(log, make):
     log.opened().ask(0, hold=0)
     event = replace(log.rows[-1].event, origin=Origin.CACHE)
     log.rows[-1] = log.rows[-1]._replace(event=event)
-    assert summarise(log.rows).counts.cached == 1
+    log.arrive(0, make.scored(4, origin=Origin.CACHE), took_s=9.0)
+    log.tell(0, make.scored(4, origin=Origin.CACHE)).judged(1, 4, unit=1)
+    data = summarise(log.rows)
+    assert (data.counts.cached, data.judges[0].cached) == (1, 1)
+    # What the cache answers took no time of a judge's.
+    assert data.judges[0].latency_s == 2.0
 
 
 @pytest.mark.parametrize("reason", StopReason)
@@ -417,6 +566,11 @@ def test_the_summary_agrees_with_the_ledger_of_the_run(setting):
     assert (data.counts.asked, data.counts.told) == (run.state.n_asked, run.state.n_told)
     assert data.stop_reason is run.state.stopped
     assert data.counts.late + data.counts.parked + data.counts.n_missing > 10
+    for field in ("settled", "uncertain"):
+        parts = data.spend.by_class.values()
+        assert sum(getattr(part, field) for part in parts) == getattr(data.spend, field)
+        vain = sum(getattr(judge.in_vain, field) for judge in data.judges)
+        assert vain == getattr(data.counts.in_vain, field)
     assert data.answer.as_json() == run.state.last_look.estimates[0]
     assert data.are_final
 

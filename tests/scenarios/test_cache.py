@@ -106,30 +106,30 @@ def test_a_run_that_is_repeated_asks_nothing_and_finds_the_same(run, wire, sorti
     assert sortition("verify", tmp_path / "two")[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("model: acme-std", "model: acme-big"),
-        ("model: acme-std", "model: acme-std\n    base_url: https://other.example.com/v1"),
-        ("max_output_tokens: 400", "max_output_tokens: 401"),
-        ("temperature: 0.5", "temperature: 0.6"),
-        ("temperature: 0.5", "temperature: 0.5, extra: {top_k: 3}"),
-        ("How good is", "How very good is"),
-        ("max: 5", "max: 6"),
-        ("max: 5}", "max: 5}\n  output: {reason: before}"),
-        ("max: 5}", "max: 5}\n  allow_na: true"),
-    ],
-)
-def test_a_change_of_what_is_asked_misses(run, wire, campaign, old, new):
-    """C30: every question is asked, and the cache of the first campaign is left alone."""
-    run("one")
+CHANGES = [
+    ("model: acme-std", "model: acme-big"),
+    ("model: acme-std", "model: acme-std\n    base_url: https://other.example.com/v1"),
+    ("max_output_tokens: 400", "max_output_tokens: 401"),
+    ("temperature: 0.5", "temperature: 0.6"),
+    ("temperature: 0.5", "temperature: 0.5, extra: {top_k: 3}"),
+    ("How good is", "How very good is"),
+    ("max: 5", "max: 6"),
+    ("max: 5}", "max: 5}\n  output: {reason: before}"),
+    ("max: 5}", "max: 5}\n  allow_na: true"),
+]
+
+
+def test_a_change_of_what_is_asked_misses(run, wire, campaign):
+    """C30: after each change every question is asked; what was stored before is still there."""
+    run("first")
     wire.count()
-    assert old in TEXT
-    campaign.write_text(TEXT.replace(old, new), encoding="utf-8")
-    run("two")
-    assert wire.count() == N_ITEMS
+    for n, (old, new) in enumerate(CHANGES):
+        assert old in TEXT
+        campaign.write_text(TEXT.replace(old, new), encoding="utf-8")
+        run(f"changed-{n}")
+        assert wire.count() == N_ITEMS, new
     campaign.write_text(TEXT, encoding="utf-8")
-    run("three")
+    run("last")
     assert wire.count() == 0
 
 

@@ -1,0 +1,151 @@
+"""Reading verdicts from text, where a judge can be held to no form.
+
+The prompt asks for a JSON object in tags. A judge that leaves the tags out is read if its whole
+reply is a JSON object, or one of the few spoken forms that leave no doubt. Prose is not searched
+for numbers: a number in it may be anything, or be quoted from what is judged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from judges.rubrics.verdict import DIFFERENT, Refused, decode, failure, read_object, spelt
+from orchestrator.core.ports import Unreadable
+from orchestrator.core.scale import Criterion, ScaleType
+from orchestrator.core.wire import Json
+
+OPENING, CLOSING = "<verdict>", "</verdict>"
+
+
+class Said(NamedTuple):
+    """What a reply gives for each key, and flags for what had to be understood.
+
+    `coerced:NAME` is a number in quotes, `spoken:NAME` one in a spoken form.
+    """
+
+    values: dict[str, Json]
+    flags: tuple[str, ...] = ()
+
+
+class TextReader:
+    """Reads replies in text for given criteria.
+
+    Of tagged objects the last is the verdict; another that differs makes it none, and so does a tag
+    without its partner. Without tags the reply as a whole is a JSON object or, for a single
+    criterion with numbers, one of ``8``, ``8/10``, ``Score: 8``, ``Score: 8/10`` and ``I would give
+    it 8 out of 10``, in ASCII or fullwidth digits.
+    """
+
+    def __init__(self, criteria: Sequence[Criterion]) -> None:
+        self._numeric = [c for c in criteria if c.scale.type is not ScaleType.BOOLEAN]
+        self._spoken = self._numeric[0] if len(criteria) == len(self._numeric) == 1 else None
+        names = "|".join(re.escape(name) for name in ("score", *(c.name for c in criteria)))
+        label = rf"(?:{names})\s*:\s*"
+        self._form = re.compile(
+            rf"\s*(?:(?:{label})?({_NUMBER})(?:{_OUT_OF})?"
+            rf"|I(?: would|['\u2019]d) give it ({_NUMBER}){_OUT_OF})\.?\s*",
+            re.IGNORECASE,
+        )
+        self._labelled = re.compile(rf"(?<!\w){label}({_NUMBER})", re.IGNORECASE)
+        self._verdict_like = re.compile(
+            rf"(?<!\w)(?:{names})\\?[\"']?\s*[:=]|[0-9]{_OUT_OF}", re.IGNORECASE
+        )
+
+    def read(self, text: str, *, is_suspect: bool = False) -> Said | Unreadable:
+        """Read a reply; where the material is suspect, nothing like a verdict may stand by the tags.
+
+        A judge that quotes a tagged verdict and then gives its own without tags would otherwise be
+        read as saying what it quotes.
+        """
+        said = read_object(text)
+        if isinstance(said, Unreadable):
+            if _TAG.search(text):
+                said = self._read_tagged(text, is_suspect=is_suspect)
+            elif self._spoken and not _JSON.search(text):
+                return self._read_spoken(text, self._spoken)
+        return said if isinstance(said, Unreadable) else self._unquoted(said)
+
+    def _read_tagged(self, text: str, *, is_suspect: bool) -> dict[str, Json] | Unreadable:
+        found: list[dict[str, Json]] = []
+        beside: list[str] = []
+        last: dict[str, Json] | Unreadable = failure(_UNPAIRED)
+        at = 0
+        while opened := _OPENED.search(text, at):
+            beside.append(text[at : opened.start()])
+            last, at = _tagged(text, opened.end())
+            if not isinstance(last, Unreadable):
+                found.append(last)
+        beside.append(text[at:])
+        if not isinstance(last, Unreadable) and _TAG.search(text, at):
+            return failure(_UNPAIRED)
+        if len({spelt(said) for said in found}) > 1:
+            return failure(DIFFERENT)
+        if is_suspect and any(map(self._verdict_like.search, beside)):
+            return failure("a verdict beside the tagged one, which the material may have forged")
+        return last
+
+    def _read_spoken(self, text: str, criterion: Criterion) -> Said | Unreadable:
+        name, scale = criterion.name, criterion.scale
+        plain = text.translate(_PLAIN)
+        form = self._form.fullmatch(plain)
+        if form is None:
+            return failure(self._doubt(plain))
+        value, out_of, given, given_out_of = form.groups()
+        top = out_of or given_out_of
+        # "2 out of 3" says nothing clear on a scale that begins below zero.
+        if top and (float(top) != scale.high or scale.low < 0):
+            return failure(f"{name}: out of another number than {scale.high:g}")
+        return Said({name: float(value or given)}, (f"spoken:{name}",))
+
+    def _doubt(self, plain: str) -> str:
+        if len({float(value) for value in self._labelled.findall(plain)}) > 1:
+            return DIFFERENT
+        match len(_DIGITS.findall(plain)):
+            case 0:
+                return "no number"
+            case 1:
+                return "text beside the number"
+            case _:
+                return "several numbers, and none is clearly the verdict"
+
+    def _unquoted(self, said: dict[str, Json]) -> Said:
+        numbers = {
+            criterion.name: float(value)
+            for criterion in self._numeric
+            if isinstance(value := said.get(criterion.name), str) and _QUOTED.fullmatch(value)
+        }
+        return Said(said | numbers, tuple(f"coerced:{name}" for name in numbers))
+
+
+def _tagged(text: str, at: int) -> tuple[dict[str, Json] | Unreadable, int]:
+    """Read the object behind an opening tag, up to the place behind its closing tag.
+
+    Decoded rather than cut out, since a reason may quote tags.
+    """
+    try:
+        value, end = decode(text, at)
+    except Refused as refused:
+        return failure(str(refused)), at
+    except (ValueError, RecursionError):
+        return failure("not JSON"), at
+    closed = _CLOSED.match(text, end)
+    if closed is None:
+        return failure(_UNPAIRED), at
+    if not isinstance(value, dict):
+        return failure("not a JSON object"), closed.end()
+    return value, closed.end()
+
+
+_UNPAIRED = "a verdict tag without its partner"
+_NUMBER = r"-?[0-9]+(?:\.[0-9]+)?"
+_OUT_OF = rf"\s*(?:/|\bout of\b)\s*({_NUMBER})"
+_JSON = re.compile(r"[{\[]")
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+_QUOTED = re.compile(_NUMBER)
+_OPENED = re.compile(OPENING, re.IGNORECASE)
+_CLOSED = re.compile(CLOSING, re.IGNORECASE)
+_TAG = re.compile(f"{OPENING}|{CLOSING}", re.IGNORECASE)
+# The minus sign, and the fullwidth forms of ASCII.
+_PLAIN = {0x2212: "-"} | {0xFF01 + code: chr(0x21 + code) for code in range(94)}

@@ -1,0 +1,340 @@
+"""The command `doctor`: one tiny question a judge, under a cap of its own."""
+
+import json
+import socket
+
+import pytest
+
+from orchestrator import rundir
+from orchestrator.core.events import Asked, Opened
+from orchestrator.testing.server import Say, ScriptedServer
+
+HEAD = """\
+version: 1
+name: mine
+data: {path: items.jsonl, fields: {candidate: reply}}
+task: {kind: rate, scale: {type: float, min: 0, max: 1}%s}
+policy: {kind: uniform, max_repeats: 3}
+budget: {usd: 100}
+labels: {path: labels.csv}
+judges:
+"""
+PRICE = "price_usd_per_1m: {input: 2, output: 8}"
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch):
+    """Let connections go to the loopback alone, and past the proxies of this machine."""
+    connect = socket.socket.connect
+
+    def on_loopback(self, address):
+        assert address[0] == "127.0.0.1", f"a test opened a connection to {address}"
+        connect(self, address)
+
+    monkeypatch.setattr(socket.socket, "connect", on_loopback)
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    def write(*judges, task=""):
+        (tmp_path / "items.jsonl").write_text('{"id": "a", "reply": "secret text", "q": 0.5}\n')
+        (tmp_path / "labels.csv").write_text("item_id,score\na,0.5\n")
+        path = tmp_path / "campaign.yaml"
+        path.write_text(HEAD % task + "".join(f"  - {{{judge}}}\n" for judge in judges))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def examined(sortition, campaign):
+    """Examine judges; gives the exit code and the document."""
+
+    def examine(*judges, options=(), task=""):
+        code, out, err = sortition("doctor", campaign(*judges, task=task), "--json", *options)
+        assert out, err
+        return code, json.loads(out)
+
+    return examine
+
+
+def mock(name, mock="{}", more=""):
+    return f"name: {name}, adapter: mock, {PRICE}, mock: {mock}{more}"
+
+
+def test_a_judge_that_works_costs_one_call_and_its_price_is_exact(examined):
+    """500 tokens in at $2 and 100 out at $8 per million: 1,800,000 nano-USD."""
+    code, document = examined(mock("good"))
+    (judge,) = document["judges"]
+    assert code == 0
+    assert document["well"]
+    assert 1 <= judge["verdict"] <= 5
+    assert (judge["cost"], judge["uncertain"]) == (1_800_000, 0)
+    assert document["charged_nano_usd"] == 1_800_000
+    assert document["cap_nano_usd"] == 50_000_000
+    assert judge["usage"]["input_tok"] == 500
+    assert judge["served_model"] == "mock"
+    assert judge["route"] == "schema"
+
+
+def test_the_money_is_in_the_log_of_a_run_of_its_own(examined, tmp_path):
+    """Nothing of the user's data is sent, and a judge is asked once however many attempts it has."""
+    _, document = examined(mock("good"), mock("bad", "{faults: {unparsable: 1.0}}"))
+    (directory,) = document["directories"]
+    assert "-doctor-" in directory
+    directory = tmp_path / directory
+    with rundir.reading(directory) as reader:
+        events = [row.event for row in reader.read()]
+    (opened,) = [event for event in events if isinstance(event, Opened)]
+    assert opened.cap == 50_000_000
+    assert sum(isinstance(event, Asked) for event in events) == 2
+    settled = rundir.summary(directory).spend.settled
+    assert settled == sum(judge["cost"] for judge in document["judges"])
+    assert not any(b"secret text" in path.read_bytes() for path in directory.rglob("*.*"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("401", "judge_down"),
+        ("404", "judge_down"),
+        ("400", "bad_request"),
+        ("refused", "refused"),
+        ("truncated", "truncated"),
+        ("unparsable", "parse_failure"),
+    ],
+)
+def test_a_judge_that_fails_is_named_with_the_reason_and_the_others_are_heard(
+    examined, fault, reason
+):
+    code, document = examined(mock("bad", f"{{faults: {{{fault}: 1.0}}}}"), mock("good"))
+    bad, good = document["judges"]
+    assert code == 4
+    assert not document["well"]
+    assert (bad["reason"], bad["verdict"]) == (reason, None)
+    assert bad["detail"] or fault == "refused"
+    assert good["well"]
+    assert bad["cost"] == (0 if fault.isdecimal() else bad["cost"])
+    assert document["charged_nano_usd"] == sum(j["cost"] + j["uncertain"] for j in (bad, good))
+
+
+def test_usage_that_is_not_said_is_shown_and_charged_at_the_hold(examined, sortition, campaign):
+    code, document = examined(mock("mute", "{faults: {usage_missing: 1.0}}"))
+    (judge,) = document["judges"]
+    assert code == 0
+    assert judge["usage"] is None
+    assert "usage_missing" in judge["flags"]
+    assert judge["cost"] + judge["uncertain"] > 1_800_000
+    _, out, _ = sortition("doctor", campaign(mock("mute", "{faults: {usage_missing: 1.0}}")))
+    assert "not said" in out
+
+
+def test_all_missing_keys_are_named_at_once_and_nothing_is_sent(sortition, campaign, tmp_path):
+    judges = [
+        f"name: one, adapter: openai, model: gpt-5, {PRICE}",
+        f"name: two, adapter: google, model: gemini-3.8-flash, {PRICE}",
+        f"name: three, adapter: anthropic, model: claude-opus-5, api_key_env: MY_KEY, {PRICE}",
+        mock("four"),
+    ]
+    code, out, err = sortition("doctor", campaign(*judges))
+    assert (code, out) == (2, "")
+    assert "OPENAI_API_KEY is not set" in err
+    assert "GOOGLE_API_KEY or GEMINI_API_KEY is not set" in err
+    assert "MY_KEY is not set" in err
+    assert "3 problems; nothing was sent" in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_mocks_stand_in_without_a_key_and_dropped_parameters_are_said(
+    examined, sortition, campaign
+):
+    """C43 a: what the model does not take is named before a real call finds it out."""
+    judge = f"name: one, adapter: openai, model: o3, {PRICE}, params: {{temperature: 0.2, seed: 4}}"
+    code, document = examined(judge, options=["--mock"])
+    assert code == 0
+    assert document["judges"][0]["dropped"] == ["temperature"]
+    assert document["judges"][0]["is_known"]
+    _, out, err = sortition("doctor", campaign(judge), "--mock")
+    assert "temperature dropped" in out
+    assert "next: sortition plan" in err
+
+
+def test_a_refused_parameter_that_is_strict_sends_nothing(sortition, campaign, tmp_path):
+    """C43 b: exit 2, and no run is opened."""
+    judge = f"name: one, adapter: openai, model: o3, {PRICE}, params: {{temperature: 0.2}}"
+    code, out, err = sortition("doctor", campaign(f"{judge}, strict_params: true"), "--mock")
+    assert (code, out) == (2, "")
+    assert "o3 does not take temperature" in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_model_that_the_table_does_not_hold_is_asked_by_each_route_in_turn(examined):
+    """Each is a run, and all share the cap."""
+    judge = (
+        f'name: home, adapter: compatible, model: x, base_url: "http://localhost:1/v1", {PRICE}, '
+        "mock: {faults: {unparsable: 1.0}}"
+    )
+    code, document = examined(judge, mock("bad", "{faults: {unparsable: 1.0}}"), options=["--mock"])
+    home, bad = document["judges"]
+    assert code == 4
+    assert not home["is_known"]
+    assert (home["tried"], home["route"]) == (["schema", "tool"], "text")
+    assert (bad["tried"], bad["route"]) == ([], "schema")
+    assert len(document["directories"]) == 3
+    assert home["cost"] == 3 * bad["cost"] > 0
+    assert document["settings"] == {}
+
+
+def test_a_route_that_the_file_names_is_the_only_one_that_is_tried(examined):
+    judge = (
+        f'name: home, adapter: compatible, model: x, base_url: "http://localhost:1/v1", {PRICE}, '
+        "mock: {faults: {unparsable: 1.0}}"
+    )
+    _, document = examined(judge, options=["--mock"], task=", output: {route: text}")
+    assert document["judges"][0]["route"] == "text"
+    assert document["judges"][0]["tried"] == []
+
+
+def test_the_cap_is_never_passed_and_who_was_not_asked_is_named(examined):
+    """One hold fits 0.006 USD, not two: a call can cost 500 · 2 + 400 · 8 = 4,200,000 nano-USD."""
+    judges = [mock("one"), mock("two", more=", params: {max_output_tokens: 4000}")]
+    code, document = examined(*judges, options=["--budget-usd", "0.006"])
+    one, two = document["judges"]
+    assert code == 4
+    assert one["well"]
+    assert two["reason"] == "not_asked"
+    assert two["remedy"] == "raise --budget-usd"
+    assert document["charged_nano_usd"] <= 6_000_000
+
+
+@pytest.mark.parametrize("amount", ["0", "-1", "much", "0.0000001"])
+def test_a_cap_that_pays_for_nothing_sends_nothing(sortition, campaign, tmp_path, amount):
+    code, out, err = sortition("doctor", campaign(mock("one")), f"--budget-usd={amount}")
+    assert (code, out) == (2, "")
+    assert "--budget-usd" in err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_recorded_judges_are_left_out(examined, sortition, campaign, tmp_path):
+    (tmp_path / "old.csv").write_text("item_id,judge,score\na,large,0.5\n")
+    recorded = (
+        "name: old, adapter: recorded, recorded: {path: old.csv, judge: large, usd_per_call: 0}"
+    )
+    _, document = examined(recorded, mock("good"))
+    assert [judge["judge"] for judge in document["judges"]] == ["good"]
+    code, _, err = sortition("doctor", campaign(recorded))
+    assert code == 2
+    assert "every judge is recorded" in err
+
+
+def test_a_truth_of_the_campaigns_own_data_is_not_looked_for(examined):
+    assert examined(mock("good", "{truth: q}"))[0] == 0
+
+
+def test_the_table_has_a_line_a_judge_and_says_what_to_do(sortition, campaign):
+    file = campaign(mock("good"), mock("bad", "{faults: {truncated: 1.0}}"))
+    code, out, err = sortition("doctor", file)
+    assert code == 4
+    assert [line.split()[0] for line in out.splitlines()] == ["judge", "good", "bad"]
+    assert "bad: truncated" in err
+    assert "raise params.max_output_tokens" in err
+    assert f"next: sortition doctor {file}" in err
+
+
+# A server on the loopback
+
+
+@pytest.fixture
+def server():
+    with ScriptedServer() as server:
+        yield server
+
+
+def said(text, usage=None):
+    """A reply of Chat Completions: 300 tokens in and 20 out cost 760,000 nano-USD here."""
+    return {
+        "id": "chatcmpl-1",
+        "model": "local-model-7",
+        "choices": [
+            {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+        ],
+        "usage": usage or {"prompt_tokens": 300, "completion_tokens": 20, "total_tokens": 320},
+    }
+
+
+def local(server, more=""):
+    url = f'base_url: "{server.url}/v1"'
+    return f"name: home, adapter: compatible, model: local-model, {url}, {PRICE}{more}"
+
+
+def test_a_real_server_is_asked_once_and_what_it_says_is_shown(examined, server):
+    server.say(Say(body=said('{"score": 5}'), headers={"x-request-id": "req-9"}))
+    code, document = examined(local(server))
+    (judge,) = document["judges"]
+    assert code == 0
+    assert server.n_requests == 1
+    assert judge["verdict"] == 5
+    assert judge["served_model"] == "local-model-7"
+    assert judge["cost"] == 760_000
+    assert judge["usage"]["input_tok"] == 300
+    assert not judge["is_known"]
+    assert judge["took_s"] > 0
+    assert document["settings"] == {}
+
+
+def test_a_server_without_schemas_is_asked_until_a_verdict_can_be_read(sortition, campaign, server):
+    """It refuses the schema and the tool; the key to set and the next command are printed."""
+    no = Say(status=400, body={"error": {"message": "response_format is not supported"}})
+    server.say(no, no, Say(body=said('Right. <verdict>{"score": 4}</verdict>')))
+    file = campaign(local(server))
+    code, out, err = sortition("doctor", file)
+    assert code == 0, err
+    assert server.n_requests == 3
+    assert "schema then tool then text" in out
+    assert "set task.output.route: text" in err
+    assert f"next: sortition plan {file} --set task.output.route=text" in err
+
+
+def test_a_key_that_is_refused_is_not_tried_again_by_another_route(examined, server, monkeypatch):
+    """C32: the provider's words are shown, and the key is not."""
+    monkeypatch.setenv("HOME_KEY", "sk-CANARY-12345678")
+    body = {"error": {"message": "Incorrect API key provided: sk-CANARY-12345678"}}
+    server.say(Say(status=401, body=body))
+    code, document = examined(local(server, ", api_key_env: HOME_KEY"))
+    (judge,) = document["judges"]
+    assert code == 4
+    assert server.n_requests == 1
+    assert judge["reason"] == "judge_down"
+    assert "Incorrect API key" in judge["detail"]
+    assert "CANARY" not in json.dumps(document)
+    assert document["charged_nano_usd"] == 0
+
+
+def test_a_missing_key_sends_nothing_to_the_server(sortition, campaign, server):
+    code, out, err = sortition("doctor", campaign(local(server, ", api_key_env: HOME_KEY")))
+    assert (code, out) == (2, "")
+    assert "HOME_KEY is not set" in err
+    assert server.n_requests == 0
+
+
+def test_an_overloaded_server_is_asked_once_and_costs_nothing(examined, server):
+    server.say(Say(status=503, headers={"retry-after": "7200"}))
+    code, document = examined(local(server))
+    assert code == 4
+    assert server.n_requests == 1
+    assert document["charged_nano_usd"] == 0
+    assert document["judges"][0]["reason"]
+
+
+def test_usage_that_contradicts_itself_is_charged_at_the_hold(examined, server):
+    usage = {"prompt_tokens": 0, "completion_tokens": 20, "total_tokens": 20}
+    server.say(Say(body=said('{"score": 5}', usage)))
+    code, document = examined(local(server))
+    (judge,) = document["judges"]
+    assert code == 0
+    assert judge["usage"] is None
+    assert "usage_inconsistent" in judge["flags"]
+    assert judge["cost"] + judge["uncertain"] > 760_000
