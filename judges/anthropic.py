@@ -187,6 +187,8 @@ class AnthropicJudge(LiveJudge["AsyncAnthropic"]):
             timeout=connections.timeout,
             max_retries=0,
             http_client=connections,
+            # Spans are for whoever traces; nobody here asked for them.
+            open_telemetry=False,
         )
 
     async def _ask(self, client: AsyncAnthropic, request: Request) -> _Answer:

@@ -299,7 +299,7 @@ def _routes(file: CampaignFile) -> tuple[Route, ...]:
     for ix, entry in enumerate(file.campaign.judges):
         wanted = file.campaign.task.output.route
         try:
-            routes.append(resolve_route(entry.adapter, entry.model, wanted, _decoding(entry)))
+            routes.append(resolve_route(entry.adapter, entry.model, wanted, decoding_of(entry)))
         except ValueError as exc:
             problems.append(file.locate(f"judges[{ix}].model", f"task.output.route: {exc}"))
     if problems:
@@ -307,7 +307,8 @@ def _routes(file: CampaignFile) -> tuple[Route, ...]:
     return tuple(routes)
 
 
-def _decoding(entry: JudgeEntry) -> Decoding:
+def decoding_of(entry: JudgeEntry) -> Decoding:
+    """Say how a judge's model is to choose its words."""
     params = entry.params
     return Decoding(
         temperature=params.temperature,
@@ -484,7 +485,7 @@ def _adapter(
         base_url=base_url(entry, os.environ),
         api_key=key_of(entry, os.environ),
         route=route,
-        decoding=_decoding(entry),
+        decoding=decoding_of(entry),
         input_bound=entry.input_bound,
         concurrency=entry.limits.concurrency,
         connect_s=entry.timeouts.connect,

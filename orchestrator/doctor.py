@@ -13,15 +13,17 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple, assert_never
 
+import anyio
+
 from judges.capabilities import AUTO, capability, decoding_for, resolve_route
 from orchestrator import keys, rundir
+from orchestrator.build import decoding_of
 from orchestrator.campaign import Campaign
 from orchestrator.campaign_file import Judge
 from orchestrator.config import CampaignFile, load_campaign
 from orchestrator.core.errors import BudgetTooSmall, ConfigError, InvalidCampaign
 from orchestrator.core.events import Arrived, Asked, Declined, JudgeDown
 from orchestrator.core.money import NANO_PER_USD, Nano, format_usd
-from orchestrator.core.ports import Decoding
 from orchestrator.core.query import Judged, Missing, MissingReason
 from orchestrator.core.wire import Json, Route, Usage
 from orchestrator.report.data import Charge
@@ -170,7 +172,8 @@ def examine(
             continue
         probe = _probe(file, asked, route, left)
         try:
-            result = Campaign.from_yaml(path, probe, mock=mock, environ=environ).run()
+            campaign = Campaign.from_yaml(path, probe, mock=mock, environ=environ)
+            result = anyio.run(_carried_out, campaign, len(asked))
         except BudgetTooSmall as exc:
             if not found:
                 raise ConfigError(f"{exc}; raise --budget-usd") from exc
@@ -196,19 +199,8 @@ class _Patient(NamedTuple):
 def _patients(file: CampaignFile) -> Iterator[_Patient]:
     for judge, written in zip(file.campaign.judges, file.section("judges"), strict=True):
         if judge.adapter != "recorded":
-            _, dropped = decoding_for(judge.adapter, judge.model, _decoding(judge))
+            _, dropped = decoding_for(judge.adapter, judge.model, decoding_of(judge))
             yield _Patient(judge, written, dropped)
-
-
-def _decoding(judge: Judge) -> Decoding:
-    params = judge.params
-    return Decoding(
-        temperature=params.temperature,
-        top_p=params.top_p,
-        seed=params.seed,
-        extra=params.extra,
-        is_strict=judge.strict_params,
-    )
 
 
 def _is_to_ask(patient: _Patient, earlier: Diagnosis | None, route: str) -> bool:
@@ -258,6 +250,29 @@ def _probe(
     }
 
 
+async def _carried_out(campaign: Campaign, n_judges: int) -> Result:
+    """Carry a campaign out; end it where nothing is left but to wait for a judge to come back."""
+    async with campaign.open() as run:
+        unheard, asked, is_waiting = set(range(n_judges)), {}, False
+        async for event in run:
+            match event:
+                case Asked(q=q, query=query):
+                    asked[q] = query.judge
+                case Arrived(q=q):
+                    unheard.discard(asked[q])
+                case Declined(query=query):
+                    unheard.discard(query.judge)
+                case JudgeDown(judge=judge, until=until):
+                    unheard.discard(judge)
+                    is_waiting = is_waiting or until is not None
+                case _:
+                    pass
+            if is_waiting and not unheard:
+                run.interrupt()
+    assert run.result is not None  # all its events have been read
+    return run.result
+
+
 def _asked_once(written: dict[str, Any]) -> dict[str, Any]:
     waits = {"patience": _PATIENCE_S, "max_wait": _PATIENCE_S}
     once = written | {
@@ -281,7 +296,7 @@ def _diagnosis(
         adapter=judge.adapter,
         model=judge.model,
         is_known=capability(judge.adapter, judge.model).is_known,
-        route=resolve_route(judge.adapter, judge.model, route, _decoding(judge)),
+        route=resolve_route(judge.adapter, judge.model, route, decoding_of(judge)),
         tried=() if earlier is None else (*earlier.tried, earlier.route),
         dropped=patient.dropped,
         cost=Nano(charge.settled + (earlier.cost if earlier else 0)),

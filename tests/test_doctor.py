@@ -329,6 +329,17 @@ def test_an_overloaded_server_is_asked_once_and_costs_nothing(examined, server):
     assert document["judges"][0]["reason"]
 
 
+def test_a_judge_that_is_down_for_hours_does_not_keep_the_others_waiting(examined, server):
+    """It asks to wait two hours, and the other judge is done at once."""
+    server.say(Say(status=503, headers={"retry-after": "7200"}))
+    code, document = examined(local(server), mock("good"))
+    busy, good = document["judges"]
+    assert code == 4
+    assert good["well"]
+    assert busy["reason"] == "judge_down"
+    assert "503" in busy["detail"]
+
+
 def test_usage_that_contradicts_itself_is_charged_at_the_hold(examined, server):
     usage = {"prompt_tokens": 0, "completion_tokens": 20, "total_tokens": 20}
     server.say(Say(body=said('{"score": 5}', usage)))

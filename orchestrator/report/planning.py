@@ -573,6 +573,8 @@ def _limit(name: str) -> str:
             return f"{judge}'s concurrency"
         case "start":
             return f"{judge}'s slow start"
+        case "rate":
+            return f"{judge}'s limit of the rate"
         case _:
             return _LIMITS[kind]
 
