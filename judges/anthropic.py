@@ -133,7 +133,7 @@ class AnthropicJudge(LiveJudge["AsyncAnthropic"]):
         reserved(setting, also=_OURS)
         self._cache = config.cache
         sampling, left_out = decoding_for("anthropic", setting.model, setting.decoding)
-        self._flags = dropped(left_out)
+        self.flags = dropped(left_out)
         self._fixed = {**setting.decoding.extra, **sampling, "model": setting.model}
 
     def ceiling(self, request: Request, card: PriceCard) -> Nano:
@@ -231,7 +231,7 @@ class AnthropicJudge(LiveJudge["AsyncAnthropic"]):
             usage=usage,
             served_model=body.get("model") or "",
             request_id=answer.request_id or body.get("id") or "",
-            flags=(*self._flags, *flags),
+            flags=(*self.flags, *flags),
         )
 
     def _usage(self, usage: Json) -> Usage:

@@ -73,7 +73,7 @@ class CompatibleJudge(LiveJudge[httpx2.AsyncClient]):
         self._url = httpx2.URL(f"{self.base_url}/chat/completions", params=config.query or None)
         known = capability("compatible", setting.model)
         sampling, left_out = decoding_for("compatible", setting.model, setting.decoding)
-        self._flags = dropped(left_out)
+        self.flags = dropped(left_out)
         self._max_logprobs = known.max_logprobs
         self._limit = known.renamed.get("max_tokens", "max_tokens")
         self._fixed = {**setting.decoding.extra, **sampling, "model": setting.model}
@@ -98,7 +98,7 @@ class CompatibleJudge(LiveJudge[httpx2.AsyncClient]):
         return response
 
     def _read(self, answer: httpx2.Response) -> Reply:
-        return chat_completions.read(answer, flags=self._flags)
+        return chat_completions.read(answer, flags=self.flags)
 
 
 def _from_environment(config: CompatibleConfig, judge: str) -> Iterator[tuple[str, str]]:

@@ -150,7 +150,7 @@ class GoogleJudge(LiveJudge["AsyncClient"]):
         self._extra = _checked(setting)
         self._api_version = config.api_version
         sampling, left_out = decoding_for("google", setting.model, setting.decoding)
-        self._flags = dropped(left_out)
+        self.flags = dropped(left_out)
         self._sampling = {_NAMES.get(name, name): value for name, value in sampling.items()}
         self._max_logprobs = capability("google", setting.model).max_logprobs
 
@@ -273,7 +273,7 @@ class GoogleJudge(LiveJudge["AsyncClient"]):
             usage=usage,
             served_model=answer.get("modelVersion") or "",
             request_id=answer.get("responseId") or "",
-            flags=(*self._flags, *doubts, *why),
+            flags=(*self.flags, *doubts, *why),
             alternatives=_alternatives(candidate.get("logprobsResult") or {}),
         )
 

@@ -20,23 +20,24 @@ import ssl
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, ClassVar, Generic, TypeVar, assert_never
-from urllib.parse import quote
 
 import httpx2
 
 from judges.bounds import input_bound
 from judges.rubrics.fence import well_formed
+from judges.secrets import Secrets
 from orchestrator.core.errors import (
     Ambiguous,
     BadCredentials,
     BadRequest,
     Blocked,
     Disconnected,
+    ExceedsRate,
     InvalidCampaign,
     JudgeError,
     Overloaded,
@@ -58,6 +59,9 @@ MAX_CONNECTIONS = 25
 
 MESSAGE_CHARS = 500
 """How much of a provider's message is kept."""
+
+NAME_CHARS = 200
+"""How much of the name that a provider gives to a model or a call is kept."""
 
 Client = TypeVar("Client")
 
@@ -94,6 +98,12 @@ RULES = (
         words=("insufficient_quota", "billing_hard_limit", "credit balance", "insufficient credit"),
         error=QuotaExhausted,
         source="OpenAI error codes; Anthropic's 'credit balance is too low'; OpenRouter's 402 and 403",
+    ),
+    Rule(
+        statuses=(413, 429),
+        words=("request too large for",),
+        error=ExceedsRate,
+        source="OpenAI and Groq: one request has more tokens than the account's minute",
     ),
     Rule(
         statuses=(400, 413, 422),
@@ -346,6 +356,8 @@ class LiveJudge(ABC, Generic[Client]):
     """The provider's own address."""
     rules: ClassVar[Sequence[Rule]] = ()
     """What the provider's refusals mean, where that is not what `RULES` say."""
+    flags: tuple[str, ...] = ()
+    """What every reply is flagged with: the parameters that are left out (`dropped`)."""
 
     def __init__(
         self, setting: JudgeSetting, *, secrets: Iterable[str] = (), added_tok: int = 0
@@ -355,7 +367,7 @@ class LiveJudge(ABC, Generic[Client]):
         self.base_url, self._auth, hidden = _address(setting.base_url or self.home, setting.name)
         if not is_header(setting.api_key):
             raise invalid(setting.name, "api_key", "the key holds what no header can carry")
-        self._secrets = _pattern((setting.api_key, *secrets, *hidden))
+        self._secrets = Secrets((setting.api_key, *secrets, *hidden))
         self._check_bound()
         self._lanes: list[_Lane[Client]] = []
 
@@ -377,7 +389,7 @@ class LiveJudge(ABC, Generic[Client]):
         try:
             answer = await self._ask(lane.client, request)
             try:
-                return self._read(answer)
+                return self._cleared(self._read(answer))
             except (AttributeError, LookupError, TypeError, ValueError):
                 failure = unreadable("not of the form that the provider documents")
         except JudgeError as error:
@@ -445,9 +457,23 @@ class LiveJudge(ABC, Generic[Client]):
             ]
         return min(self._lanes, key=_n_busy)
 
+    def _cleared(self, reply: Reply) -> Reply:
+        """Leave out of a reply what no log can hold, and secrets that the server echoes."""
+        return replace(
+            reply,
+            text=self._secrets.masked_reply(well_formed(reply.text)),
+            served_model=self._name(reply.served_model),
+            request_id=self._name(reply.request_id),
+            alternatives=tuple((well_formed(token), lp) for token, lp in reply.alternatives),
+        )
+
+    def _name(self, said: Json) -> str:
+        return word(self._secrets.masked_reply(said)) if isinstance(said, str) else ""
+
     def _scrubbed(self, error: JudgeError) -> JudgeError:
         return type(error)(
-            one_line(self._secrets.sub("***", str(error)))[:MESSAGE_CHARS],
+            # Cut before too: how much a provider says is up to it.
+            one_line(self._secrets.masked(str(error)[: 8 * MESSAGE_CHARS]))[:MESSAGE_CHARS],
             billing=error.billing,
             retry_after_s=error.retry_after_s,
             usage=error.usage,
@@ -530,8 +556,15 @@ def is_header(text: str) -> bool:
     return text.isascii() and (text == "" or text.isprintable())
 
 
+def word(said: str) -> str:
+    """Give the name that a server has for a model or a call, as one short line."""
+    return one_line(said)[:NAME_CHARS]
+
+
 def one_line(text: str) -> str:
     """Give a text on one line, without control characters."""
+    if text.isprintable() and "  " not in text:
+        return text.strip()
     return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
@@ -552,14 +585,6 @@ def _address(url: str, judge: str) -> tuple[str, httpx2.Auth | None, tuple[str, 
         return plain, None, ()
     basic = b64encode(f"{user}:{password}".encode()).decode()
     return plain, httpx2.BasicAuth(user, password), (password or user, basic)
-
-
-def _pattern(secrets: Iterable[str]) -> re.Pattern[str]:
-    """Match secrets as they are and percent-encoded, and what stands where one is expected."""
-    spelt = {form for secret in secrets if secret for form in (secret, quote(secret, safe=""))}
-    # The longest first: a secret may begin with another.
-    known = [re.escape(form) for form in sorted(spelt, key=len, reverse=True)]
-    return re.compile("|".join([*known, r"(?<=//)[^/@\s]+(?=@)", r"(?i:(?<=bearer )[^\s\"',]+)"]))
 
 
 def _seconds(text: str) -> float | None:

@@ -110,7 +110,7 @@ class OpenAIJudge(LiveJudge["AsyncOpenAI"]):
             setting.decoding,
             also_refused=() if self._is_chat else ("seed",),
         )
-        self._flags = dropped(left_out)
+        self.flags = dropped(left_out)
         self._max_logprobs = known.max_logprobs
         self._limit = (
             known.renamed.get("max_tokens", "max_tokens") if self._is_chat else "max_output_tokens"
@@ -167,7 +167,7 @@ class OpenAIJudge(LiveJudge["AsyncOpenAI"]):
 
     def _read(self, answer: httpx2.Response) -> Reply:
         read = chat_completions.read if self._is_chat else read_response
-        return read(answer, flags=self._flags)
+        return read(answer, flags=self.flags)
 
 
 def without_ranges(schema: dict[str, Json]) -> dict[str, Json]:

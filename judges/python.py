@@ -18,7 +18,8 @@ from anyio.lowlevel import current_token
 from pydantic import BaseModel, ConfigDict, Field
 
 from judges.bounds import input_bound
-from judges.live import Message, count, invalid, messages, normalised
+from judges.live import Message, count, invalid, messages, normalised, word
+from judges.rubrics.fence import well_formed
 from orchestrator.core.errors import BadRequest, JudgeError
 from orchestrator.core.money import Nano, PriceCard, ceiling_cost
 from orchestrator.core.ports import JudgeSetting, Plugin
@@ -119,11 +120,11 @@ class PythonJudge:
         if rest.get("usage") is None and not self._counts_tokens:
             usage = Usage()
         return Reply(
-            text=text,
+            text=well_formed(text),
             finish=finish,
             usage=usage,
-            served_model=str(rest.get("model") or ""),
-            request_id=str(rest.get("request_id") or ""),
+            served_model=word(str(rest.get("model") or "")),
+            request_id=word(str(rest.get("request_id") or "")),
             flags=flags,
         )
 

@@ -268,6 +268,7 @@ async def _carried_out(campaign: Campaign, n_judges: int) -> Result:
                 case _:
                     pass
             if is_waiting and not unheard:
+                is_waiting = False
                 run.interrupt()
     assert run.result is not None  # all its events have been read
     return run.result

@@ -955,12 +955,8 @@ def _notes(blueprint: Blueprint, own: _Seen) -> Iterator[str]:
         yield f"the rehearsal was ended after {own.n_cut:,} calls{how}"
     if campaign.stop.when != "target":
         yield f"stop.when: {campaign.stop.when} may end the run earlier; that is not predicted"
-    for judge in campaign.judges:
-        given = [k for k in ("rpm", "input_tpm", "output_tpm") if getattr(judge.limits, k)]
-        if given:
-            yield f"{judge.name}: limits.{', limits.'.join(given)} not counted in the time"
     for price in blueprint.prices:
         yield from price.notes
-    for judge, told in zip(campaign.judges, own.rehearsal.answered, strict=True):
-        if not told:
+    for judge, n_calls in zip(campaign.judges, own.rehearsal.calls, strict=True):
+        if not n_calls:
             yield f"{judge.name} is never asked"

@@ -271,7 +271,10 @@ class Session:
         )
         if self.is_interrupted:
             self._scheduler.interrupt()
-        await self._scheduler.run()
+        try:
+            await self._scheduler.run()
+        finally:
+            self._scheduler = None  # an interrupt that comes now has nothing to end
 
     # --- what is derived ------------------------------------------------------------------------
 

@@ -113,9 +113,14 @@ def stand_in(
     )
     match _plays(blueprint, judge):
         case "mock":
-            played = _mock(_itself(entry), setting)
-            unworded = _Unworded(real.rubric, judge)
-            return StandIn(judge=replace(real, rubric=unworded, adapter=played), player=played)
+            config = _itself(entry)
+            played = _mock(config, setting)
+            task = blueprint.file.campaign.task
+            # What the order of criteria does to a verdict stands in the words alone.
+            is_shuffled = getattr(task, "criteria_order", "fixed") == "random"
+            minds_order = is_shuffled and config.order_effect
+            rubric = real.rubric if minds_order else _Unworded(real.rubric, judge)
+            return StandIn(judge=replace(real, rubric=rubric, adapter=played), player=played)
         case "recorded":
             recording = _recording(entry, setting)
             unworded = _Unworded(real.rubric, judge)

@@ -536,14 +536,22 @@ def swapped(campaign, judges):
 
 
 def test_live_judges_are_planned_with_mocks_in_their_place(campaign, sortition):
-    """With --mock a campaign of live judges can be planned; what is not counted is said."""
+    """With --mock a campaign of live judges is planned as one of mocks, without rates."""
     path = swapped(campaign, LIVE)
     code, out, _ = sortition("plan", path, "--mock")
     assert code == 0
     assert "sd 0.9, faults refused 0.05 (assume)" in out
-    assert "note      big: limits.rpm not counted in the time" in out
+    assert "no judge is waited for" in out
     assert re.search(r"^ours +compatible +free ", out, re.MULTILINE)
     assert re.search(r"^prices    genai-prices .*days? old\)$", out, re.MULTILINE)
+
+
+def test_a_limit_of_the_rate_is_counted_in_the_time(campaign):
+    """60 requests a minute: ten at once, then one a second; no key is needed."""
+    path = swapped(campaign, LIVE.partition("  - name: ours")[0])
+    plan = Campaign.from_yaml(path).plan(rivals=False)
+    assert plan.seconds.expected == pytest.approx(plan.judges[0].calls - 10, rel=0.1)
+    assert max(plan.bound_by, key=plan.bound_by.__getitem__) == "rate:big"
 
 
 def test_other_judges_are_played_by_what_is_assumed_of_them(campaign, sortition, monkeypatch):

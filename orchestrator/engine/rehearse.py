@@ -215,6 +215,8 @@ class _Stage:
             if self._is_out_of_time and self.state.limit_reached is None:
                 decider.do(LimitReached(which="wall_clock"))
             _at_once(decider.decide())
+            if traffic.gives_up(self._now):
+                _at_once(decider.decide())
         if self.state.stopped is not None:
             decider.close_unsent()
         jobs = traffic.start(self._now)

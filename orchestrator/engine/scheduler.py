@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -213,6 +214,8 @@ class Scheduler:
             if self._is_out_of_time and self.state.limit_reached is None:
                 decider.do(LimitReached(which="wall_clock"))
             await decider.decide()
+            if self._traffic.gives_up(now):
+                await decider.decide()
         if self.state.stopped is not None:
             decider.close_unsent()
         jobs = [] if self.is_draining else self._traffic.start(now)
@@ -238,7 +241,8 @@ class Scheduler:
     # --- clocks ---------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        self._ends.send_nowait(None)
+        with suppress(anyio.ClosedResourceError):  # the run is over
+            self._ends.send_nowait(None)
 
     async def _cut_after_grace(self) -> None:
         await anyio.sleep(self._operation.grace_s)

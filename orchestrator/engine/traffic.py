@@ -58,20 +58,30 @@ class Traffic:
         return jobs
 
     def pass_time(self, now: float) -> None:
-        """Let judges come back whose time has come; end a run that would wait too long for one."""
+        """Let judges come back whose time has come."""
         state = self._decider.state
         for judge, at in sorted(self._up_at.items(), key=lambda entry: entry[1]):
             if at <= now:
                 del self._up_at[judge]
                 if state.judges[judge].down_until is not None:
                     self._decider.do(JudgeUp(judge=judge))
-        if state.n_up or not self._up_at or state.limit_reached is not None:
-            return
+
+    def gives_up(self, now: float) -> bool:
+        """End a run that waits for nothing but a judge that is down for too long."""
+        state = self._decider.state
+        is_over = state.stopped is not None or state.limit_reached is not None
+        if is_over or state.is_paused or not state.is_drained or not self._up_at:
+            return False
         judge = min(self._up_at, key=self._up_at.__getitem__)
-        wait_s, most = self._up_at[judge] - now, state.crew.judges[judge].timeouts.max_wait_s
-        if wait_s > most:
-            why = f"all judges are down, the first for {wait_s:.0f} s; max_wait is {most:g} s"
-            self._decider.do(LimitReached(which="max_wait", why=why))
+        wait_s, asked = self._up_at[judge] - now, state.crew.judges[judge]
+        if wait_s <= asked.timeouts.max_wait_s:
+            return False
+        why = (
+            f"{asked.name} is down for another {wait_s:.0f} s and nothing else is left to ask; "
+            f"its max_wait is {asked.timeouts.max_wait_s:g} s"
+        )
+        self._decider.do(LimitReached(which="max_wait", why=why))
+        return True
 
     def wakes_at(self, now: float) -> float:
         """Say when the clock alone lets something happen; infinity for never."""

@@ -128,7 +128,7 @@ def test_only_refusals_for_the_rate_cut_the_limit():
 
 def test_a_limit_on_requests_spaces_them_out():
     """60 a minute: ten at once, then one a second; the wait is on record with the question."""
-    dispatcher, lane, _ = grown(1)
+    dispatcher, _lane, _ = grown(1)
     (judge,) = judges(1, concurrency=100)
     dispatcher = Dispatcher([replace(judge, limits=replace(judge.limits, rpm=60))], 100)
     dispatcher.lanes[0].limit = 100.0
@@ -144,7 +144,7 @@ def test_a_limit_on_requests_spaces_them_out():
 
 def test_lost_attempts_bring_pauses_that_grow():
     """One probe at a time, and each waits longer for the next."""
-    dispatcher, lane, jobs = grown(3, backoff=lambda n: 2.0**n)
+    dispatcher, _lane, jobs = grown(3, backoff=lambda n: 2.0**n)
     for at in jobs:
         dispatcher.ended(at, TimedOut(), 10.0)
     assert dispatcher.start(11.9) == []

@@ -30,6 +30,7 @@ from orchestrator.core.errors import (
     Ambiguous,
     Blocked,
     Disconnected,
+    ExceedsRate,
     Overloaded,
     Permanent,
     QuotaExhausted,
@@ -83,6 +84,8 @@ def test_used_up_credit_is_no_mere_haste():
     """C15 a: one is waited out, the other never ends."""
     assert type(classify((), 429, "rate_limit_exceeded", "slow down", {})) is RateLimited
     assert type(classify((), 429, "insufficient_quota", "", {})) is QuotaExhausted
+    too_large = "Request too large for m on tokens per min (TPM): Limit 30000, Requested 40000"
+    assert type(classify((), 429, "rate_limit_exceeded", too_large, {})) is ExceedsRate
 
 
 def test_a_providers_rule_goes_before_the_common_ones():

@@ -90,6 +90,16 @@ def test_a_run_whose_judges_are_all_down_for_too_long_stops():
     assert of(run, JudgeDown)[0].why == "slow down"
 
 
+def test_a_run_does_not_wait_too_long_for_the_last_judge_either():
+    """C14 e: the other judge has nothing left to answer; waiting two hours for one is no use."""
+    judge = refusing(RateLimited(retry_after_s=7200.0), after=2)
+    run = checked(run_virtually(crew_of(judge, FakeAdapter(lambda _: GOOD))))
+    assert run.state.stopped is StopReason.JUDGES_DOWN
+    assert [run.state.judges[j].answered for j in (0, 1)] == [2, 12]
+    assert run.took_s < 30
+    assert "judge0 is down for another" in of(run, LimitReached)[0].why
+
+
 def test_the_run_waits_for_the_first_judge_to_come_back():
     judges = [refusing(RateLimited(retry_after_s=s), after=0) for s in (800.0, 100.0)]
     run = checked(run_virtually(crew_of(*judges)))
