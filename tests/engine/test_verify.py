@@ -384,3 +384,28 @@ def test_every_field_that_could_be_contradicted_is():
             missed.append((kind, field, value))
     assert missed == []
     assert tried >= {"Asked", "Told", "Reasked", "Parked", "JudgeDown", "Looked", "Freed"}
+
+
+def test_every_field_of_a_run_with_a_parked_judge_that_could_be_contradicted_is():
+    """C14 e: a judge that goes down for a time, and comes back; when that was is the clock's word."""
+    n_sent = [0]
+
+    def script(_):
+        n_sent[0] += 1
+        if n_sent[0] == 3:
+            return Script(error=RateLimited("wait", retry_after_s=60.0))
+        return Script(latency_s=1.0)
+
+    crew = fake_crew([FakeAdapter(script), FakeAdapter(lambda _: Script())], n_units=6, window=4)
+    run = run_virtually(crew)
+    assert differences(run, run.store) == []
+    free = UNVERIFIABLE | {"JudgeDown": {"until"}}
+    tried, missed = set(), []
+    for kind, field, value, lines in forgeries(rows_of(run.store.lines)):
+        if free.get(kind, set()) is None or field in free.get(kind, set()):
+            continue
+        tried.add(kind)
+        if not differences(run, MemoryStore(lines)):
+            missed.append((kind, field, value))
+    assert missed == []
+    assert tried >= {"JudgeDown", "JudgeUp", "Parked", "Freed"}
