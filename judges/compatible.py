@@ -104,6 +104,10 @@ class CompatibleJudge(LiveJudge[httpx2.AsyncClient]):
 def _from_environment(config: CompatibleConfig, judge: str) -> Iterator[tuple[str, str]]:
     environ: Mapping[str, str] = os.environ
     for header, variable in config.headers_env.items():
+        if not variable.isidentifier():
+            # Not shown: it may be the secret itself.
+            message = f"{header!a} wants the name of an environment variable, never a secret"
+            raise invalid(judge, "compatible.headers_env", message)
         if not environ.get(variable):
             raise invalid(judge, "compatible.headers_env", f"{variable} is not set")
         yield header, environ[variable]

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from judges.capabilities import capability, decoding_for
 from judges.chat_completions import TOOL, TOOL_SAYS
 from judges.live import (
+    LONGEST_WAIT_S,
     LiveJudge,
     Message,
     Rule,
@@ -28,6 +29,7 @@ from judges.live import (
     messages,
     named,
     normalised,
+    probable,
     require,
     reserved,
     unreadable,
@@ -224,7 +226,7 @@ class GoogleJudge(LiveJudge["AsyncClient"]):
             ),
         ).aio
 
-    async def _ask(self, client: AsyncClient, request: Request) -> Json:
+    async def _ask(self, client: AsyncClient, request: Request) -> str:
         from google.genai.types import (  # noqa: PLC0415  # see _connect
             AutomaticFunctionCallingConfig,
             GenerateContentConfig,
@@ -244,11 +246,11 @@ class GoogleJudge(LiveJudge["AsyncClient"]):
             ),
         )
         reply = response.sdk_http_response
-        return json.loads(reply.body if reply is not None and reply.body is not None else "")
+        return (reply.body if reply is not None else None) or ""
 
     def _refused(self, response: httpx2.Response) -> JudgeError:
         error = _error(response.content)
-        details = [detail for detail in error.get("details") or () if isinstance(detail, Mapping)]
+        details = _objects(error.get("details"))
         code = " ".join([str(error.get("status", "")), *_reasons(details)])
         message = error.get("message")
         refusal = self._refusal(
@@ -261,7 +263,8 @@ class GoogleJudge(LiveJudge["AsyncClient"]):
         refusal.retry_after_s = max((wait for wait in waits if wait is not None), default=None)
         return refusal
 
-    def _read(self, answer: Json) -> Reply:
+    def _read(self, body: str) -> Reply:
+        answer = json.loads(body)
         candidates = answer.get("candidates")
         candidate = candidates[0] if candidates else {}
         text = _text(candidate)
@@ -358,7 +361,7 @@ def _alternatives(result: Json) -> tuple[tuple[str, float], ...]:
     )
     for chosen, top in places:
         if chosen["token"].strip():
-            return tuple((t["token"], float(t["logProbability"])) for t in top["candidates"])
+            return probable((t["token"], float(t["logProbability"])) for t in top["candidates"])
     return ()
 
 
@@ -383,7 +386,7 @@ def _error(content: bytes) -> Mapping[str, Json]:
     """Read the error object of a reply; an empty one where there is none."""
     try:
         said = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     if isinstance(said, list) and len(said) == 1:
         # So it comes where a stream was asked for, and from some gateways.
@@ -397,15 +400,20 @@ def _reasons(details: list[Mapping[str, Json]]) -> Iterator[str]:
     for detail in details:
         if detail.get("reason"):
             yield str(detail["reason"])
-        for violation in detail.get("violations") or ():
-            if isinstance(violation, Mapping) and violation.get("quotaId"):
+        for violation in _objects(detail.get("violations")):
+            if violation.get("quotaId"):
                 yield str(violation["quotaId"])
+
+
+def _objects(value: Json) -> list[Mapping[str, Json]]:
+    """Give the objects of a list; none where it is no list."""
+    return [x for x in value if isinstance(x, Mapping)] if isinstance(value, list) else []
 
 
 def _delay_s(detail: Mapping[str, Json]) -> float | None:
     """Read how long RetryInfo asks to wait, "34.07s"; None in any other detail."""
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)s", str(detail.get("retryDelay", "")))
-    return float(match[1]) if match else None
+    return min(float(match[1]), LONGEST_WAIT_S) if match else None
 
 
 PLUGIN = Plugin(config=GoogleConfig, build=GoogleJudge)

@@ -36,6 +36,7 @@ from orchestrator.core.errors import (
     BadCredentials,
     BadRequest,
     Blocked,
+    ConfigError,
     Disconnected,
     ExceedsRate,
     InvalidCampaign,
@@ -54,8 +55,11 @@ from orchestrator.core.ports import JudgeSetting
 from orchestrator.core.wire import Billing, Chat, Finish, Image, Json, Reply, Request, Text, Usage
 
 MAX_CONNECTIONS = 25
-"""Connections of one client. Its pool is searched for each call: at 400 calls under way a call cost
+"""Connections that one client keeps. Its pool is searched for each call: at 400 calls under way a call cost
 0.79 ms with 25 in each of 16 pools, and 1.87 ms with all in one."""
+
+LONGEST_WAIT_S = 366.0 * 86_400
+"""No server means longer, and no calendar ends before."""
 
 MESSAGE_CHARS = 500
 """How much of a provider's message is kept."""
@@ -158,8 +162,8 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
     """Read how long a server asks to wait, in seconds; None where it does not say so legibly.
 
     By `retry-after-ms`, else `retry-after` in seconds or as a date, which counts from the server's
-    own `date`: the clock here may be wrong. Nothing is cut: a server that asks for two hours means
-    it. The names of headers are in lower case, or the mapping does not mind.
+    own `date`: the clock here may be wrong. Two hours are not cut: a server that asks for them means
+    them; `LONGEST_WAIT_S` is. The names of headers are in lower case, or the mapping does not mind.
     """
     in_ms = _seconds(headers.get("retry-after-ms", ""))
     if in_ms is not None:
@@ -171,7 +175,7 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         wait_s = (_date(asked) - _date(headers.get("date", ""))).total_seconds()
     except (TypeError, ValueError, OverflowError):
         return None
-    return wait_s if wait_s >= 0 else None
+    return min(wait_s, LONGEST_WAIT_S) if wait_s >= 0 else None
 
 
 def unreadable(detail: str, usage: Usage | None = None) -> JudgeError:
@@ -205,6 +209,12 @@ def count(usage: Json, *path: str) -> int:
     if type(value) is not int or value < 0:
         raise ValueError(f"{'.'.join(path)} is no number of tokens")
     return value
+
+
+def probable(alternatives: Iterable[tuple[str, float]]) -> tuple[tuple[str, float], ...]:
+    """Leave out tokens of probability 0; give none at all where a number is no logarithm of one."""
+    possible = tuple(pair for pair in alternatives if pair[1] != -math.inf)
+    return possible if all(math.isfinite(log_p) for _, log_p in possible) else ()
 
 
 def normalised(
@@ -299,6 +309,9 @@ def clients(
 ) -> tuple[httpx2.AsyncClient, ...]:
     """Open clients for as many connections as calls may be under way, `MAX_CONNECTIONS` each.
 
+    A client opens more once the user allows more calls (`sortition ctl`): a call that has left must
+    not wait for a connection, since its time runs.
+
     Proxies and certificate authorities are those of the environment (`HTTPS_PROXY`, `NO_PROXY`,
     `SSL_CERT_FILE`, `SSL_CERT_DIR`); certificates are always verified. Redirects are not followed: a
     question goes nowhere but where the campaign says.
@@ -309,12 +322,35 @@ def clients(
     return tuple(
         httpx2.AsyncClient(
             auth=auth,
-            limits=httpx2.Limits(max_connections=n_each, max_keepalive_connections=n_each),
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=n_each),
             timeout=httpx2.Timeout(setting.attempt_s, connect=setting.connect_s),
             verify=verified,
         )
         for _ in range(n_clients)
     )
+
+
+def check_connections() -> None:
+    """Check that connections can be made as the environment says; makes none.
+
+    Raises
+    ------
+    ConfigError
+        A certificate authority can't be read, or a proxy's address is none.
+    """
+    # What went wrong is not quoted: a proxy's address may hold a password.
+    try:
+        verified = _verified(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+    except OSError as exc:
+        raise ConfigError(
+            f"SSL_CERT_FILE, SSL_CERT_DIR: no certificates can be read there ({exc.strerror}); "
+            "nothing was sent"
+        ) from exc
+    try:
+        httpx2.AsyncClient(verify=verified)
+    except (ValueError, ImportError, httpx2.InvalidURL):
+        message = "HTTPS_PROXY, HTTP_PROXY, ALL_PROXY: wants http://HOST:PORT; nothing was sent"
+        raise ConfigError(message) from None
 
 
 @lru_cache(maxsize=4)
@@ -390,7 +426,7 @@ class LiveJudge(ABC, Generic[Client]):
             answer = await self._ask(lane.client, request)
             try:
                 return self._cleared(self._read(answer))
-            except (AttributeError, LookupError, TypeError, ValueError):
+            except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
                 failure = unreadable("not of the form that the provider documents")
         except JudgeError as error:
             failure = error
@@ -591,7 +627,7 @@ def _seconds(text: str) -> float | None:
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text.strip()):
         return None
     seconds = float(text)
-    return seconds if math.isfinite(seconds) else None
+    return min(seconds, LONGEST_WAIT_S) if math.isfinite(seconds) else None
 
 
 _date = parsedate_to_datetime

@@ -2,11 +2,14 @@
 
 The latent verdict on a unit and criterion is::
 
-    x = truth + bias + interaction·N(item, judge) + order_effect·slot + drift·replicate + sd·noise
+    x = truth + bias + interaction·N(item, judge) + order_effect·slot + drift·replicate
+        + carry_over·previous + batch_sd·N(question) + sd·noise
 
 `slot` counts places in the presentation from 0: of the unit or, in a question on one unit, of the
 criterion in the list. `drift` is a shift per repeat: the r-th repeat of a question lies r·drift
-higher. What is emitted is x on the criterion's scale: rounded to the nearest label of an integer
+higher. `previous` is the verdict on the unit before, mapped to [0, 1], and 0 for the first; N(question)
+is shared by all verdicts of a question. With `log_odds` all of this is in log-odds: a boolean is true
+with probability 1/(1 + e⁻ˣ), where x is without its last term. What is emitted is x on the criterion's scale: rounded to the nearest label of an integer
 scale, true from the middle of a boolean scale up, six decimals of a float scale, and clipped to the
 ends. Where a bare label is asked for, it has all of the probability.
 `MockJudge.expected` gives the exact mean of what is emitted.
@@ -43,6 +46,7 @@ from pydantic import (
     model_validator,
 )
 
+from judges.rubrics.ids import ID, VERDICTS, unit_ids
 from orchestrator.core.errors import (
     BadCredentials,
     BadRequest,
@@ -59,7 +63,7 @@ from orchestrator.core.errors import (
 )
 from orchestrator.core.money import Nano, PriceCard, ceiling_cost
 from orchestrator.core.ports import JudgeSetting, Plugin
-from orchestrator.core.query import Query
+from orchestrator.core.query import Kind, Query
 from orchestrator.core.scale import Scale, ScaleType
 from orchestrator.core.seeds import Stream
 from orchestrator.core.study import Study
@@ -159,8 +163,8 @@ class Tokens(_Config):
 class MockConfig(_Config):
     """The key `mock` of a judge.
 
-    `bias`, `sd`, `interaction`, `order_effect` and `drift` are in units of the scale. `truth` names
-    the column that holds the known truth; without one it is drawn (`synthetic_truth`). `faults`
+    `bias`, `sd`, `interaction`, `order_effect`, `drift`, `carry_over` and `batch_sd` are in units of the
+    scale or, with `log_odds`, log-odds of yes; `sd` is then not used. `truth` names the column that holds the known truth; without one it is drawn (`synthetic_truth`). `faults`
     maps an HTTP status or a name in `REPLIES` or `ERRORS` to a probability, or to `{after: N}`.
     `max_output_tokens` is the output limit, which is otherwise the judge's own. Latency is waited
     for only if `realtime`; a timeout then hangs until it is cancelled.
@@ -171,6 +175,9 @@ class MockConfig(_Config):
     interaction: Size = 0.0
     order_effect: FiniteFloat = 0.0
     drift: FiniteFloat = 0.0
+    carry_over: FiniteFloat = 0.0
+    batch_sd: Size = 0.0
+    log_odds: bool = False
     faults: dict[FaultName, Annotated[float, Field(ge=0, le=1)] | After] = {}
     latency: Latency = Latency(constant=0.0)
     tokens: Tokens = Tokens()
@@ -193,7 +200,8 @@ class MockJudge:
     Raises
     ------
     InvalidCampaign
-        The truth has not one finite number for each unit and criterion.
+        The truth has not one finite number for each unit and criterion, or verdicts in log-odds are
+        asked of a scale that is not boolean.
     """
 
     def __init__(self, config: MockConfig, setting: JudgeSetting) -> None:
@@ -204,6 +212,9 @@ class MockJudge:
         self._criteria = {c.name: index for index, c in enumerate(study.criteria)}
         self._judge = _key(setting.name)
         self._units = _unit_keys(study)
+        if config.log_odds and any(s.type is not ScaleType.BOOLEAN for s in self._scales):
+            path, message = f"judges.{setting.name}.mock.log_odds", "wants boolean criteria"
+            raise InvalidCampaign([Problem(path=path, message=message)])
         self._centres = _truth(config, setting) + config.bias + self._interactions(study)
         self._centre_rows: list[list[float]] = self._centres.tolist()
         self._odds, self._onsets = _schedule(config.faults)
@@ -228,17 +239,21 @@ class MockJudge:
         """Say what comes of an attempt, and after how many seconds; infinity for never.
 
         Draws from `stream(MOCK, 2, judge, repeat, units)`, in this order: the noise of each unit
-        and criterion, then a fault and a latency for each attempt up to this one.
+        and criterion, then a fault and a latency for each attempt up to this one; and what all of a
+        question have in common from `stream(MOCK, 3, judge, repeat, units)`.
         """
         self.n_attempts += 1
         query = request.query
-        rng = self._seeds.stream(
-            Stream.MOCK, 2, self._judge, query.replicate, *[self._units[u] for u in query.units]
-        )
+        key = (self._judge, query.replicate, *[self._units[u] for u in query.units])
+        rng = self._seeds.stream(Stream.MOCK, 2, *key)
         noise = rng.standard_normal(len(query.units) * len(self._scales)).tolist()
         chance = pace = 0.5
         if self._odds or self._config.realtime:
             chance, pace = rng.random(2 * request.attempt.number)[-2:].tolist()
+        shared = 0.0
+        if self._config.batch_sd:
+            rng = self._seeds.stream(Stream.MOCK, 3, *key)
+            shared = self._config.batch_sd * float(rng.standard_normal())
         fault = self._fault(chance)
         seconds = 0.0
         if self._config.realtime:
@@ -249,7 +264,7 @@ class MockJudge:
             # Without latency there is no waiting before another attempt either.
             wait_s = None if self._config.realtime else 0.0
             return ERRORS[fault](f"mock: {fault}", retry_after_s=wait_s), seconds
-        return self._reply(request, self._text(request, noise), fault), seconds
+        return self._reply(request, self._text(request, noise, shared), fault), seconds
 
     async def aclose(self) -> None:
         """Close nothing: there is no connection."""
@@ -257,13 +272,15 @@ class MockJudge:
     def expected(self, *, slot: int = 0, replicate: int = 0) -> NDArray[np.float64]:
         """Give the exact mean verdict over the noise, (n_units, n_criteria) float64.
 
-        It is this judge's known truth on each unit: bias and interaction are part of it.
+        It is this judge's known truth on each unit, where no other stands before it in a question:
+        bias and interaction are part of it, carry-over is not.
         """
         latent = self._centres + self._shift(slot, replicate)
+        if self._config.log_odds:
+            return expected_yes(latent, self._config.batch_sd)
+        sd = math.hypot(self._config.sd, self._config.batch_sd)
         columns = zip(latent.T, self._scales, strict=True)
-        return np.column_stack(
-            [expected_verdict(mean, self._config.sd, scale) for mean, scale in columns]
-        )
+        return np.column_stack([expected_verdict(mean, sd, scale) for mean, scale in columns])
 
     def _interactions(self, study: Study) -> NDArray[np.float64]:
         frame = study.frame
@@ -296,34 +313,51 @@ class MockJudge:
                 return fault
         return ""
 
-    def _text(self, request: Request, noise: list[float]) -> str:
+    def _text(self, request: Request, noise: list[float], shared: float) -> str:
         """Write the verdicts as the request's schema asks: a label, an object, or one a unit."""
         query = request.query
         keys = request.schema.get("properties")
         if keys is None:
-            label = self._verdict(query, 0, 0, 0, noise)
+            label = self._verdict(query, 0, 0, 0, noise, shared)
             return _DIGITS.get(label, label)
+        is_batch = query.kind is Kind.RATE_BATCH
+        if is_batch:
+            ids = unit_ids(self._seeds, query)
+            keys = keys[VERDICTS]["items"]["properties"]
         answers = []
+        carried = [0.0] * len(self._scales)
         for place in range(len(query.units)):
             pairs = []
             n_listed = 0
             for key in keys:
                 index = self._criteria.get(key)
                 if index is None:
-                    pairs.append(f'{_quoted(key)}: "{REASON}"')
+                    said = ids[place] if is_batch and key == ID else REASON
+                    pairs.append(f"{_quoted(key)}: {_quoted(said)}")
                     continue
                 slot = n_listed if len(query.units) == 1 else place
                 n_listed += 1
-                pairs.append(f"{_quoted(key)}: {self._verdict(query, place, slot, index, noise)}")
+                shift = shared + carried[index]
+                verdict = self._verdict(query, place, slot, index, noise, shift)
+                pairs.append(f"{_quoted(key)}: {verdict}")
+                if self._config.carry_over:
+                    previous = self._scales[index].to_unit(float(_DIGITS.get(verdict, verdict)))
+                    carried[index] = self._config.carry_over * previous
             answers.append("{" + ", ".join(pairs) + "}")
-        return answers[0] if len(answers) == 1 else "[" + ", ".join(answers) + "]"
+        listed = ", ".join(answers)
+        if is_batch:
+            return f"{{{_quoted(VERDICTS)}: [{listed}]}}"
+        return listed if len(answers) == 1 else f"[{listed}]"
 
-    def _verdict(self, query: Query, place: int, slot: int, index: int, noise: list[float]) -> str:
+    def _verdict(
+        self, query: Query, place: int, slot: int, index: int, noise: list[float], shift: float
+    ) -> str:
         """Write the verdict on one criterion of the unit at a place."""
-        centre = self._centre_rows[query.units[place]][index]
-        wobble = self._config.sd * noise[place * len(self._scales) + index]
-        latent = centre + self._shift(slot, query.replicate) + wobble
-        return spelt_verdict(latent, self._scales[index])
+        latent = self._centre_rows[query.units[place]][index] + self._shift(slot, query.replicate)
+        chance = noise[place * len(self._scales) + index]
+        if self._config.log_odds:
+            return "true" if latent + shift + _logistic(chance) >= 0 else "false"
+        return spelt_verdict(latent + shift + self._config.sd * chance, self._scales[index])
 
     def _reply(self, request: Request, text: str, fault: str) -> Reply:
         tokens, limit = self._config.tokens, self._limit(request)
@@ -412,6 +446,19 @@ def expected_verdict(mean: NDArray[np.float64], sd: float, scale: Scale) -> NDAr
     return np.asarray(scale.low + reached.sum(axis=-1))
 
 
+def expected_yes(log_odds: NDArray[np.float64], sd: float) -> NDArray[np.float64]:
+    """Give the mean of 1/(1 + e⁻ˣ) when x is N(log_odds, sd²), by quadrature; shape of `log_odds`."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_NODES)
+    # The logistic function by tanh, which no log-odds are too large for.
+    excess = np.tanh((log_odds[..., np.newaxis] + sd * nodes) / 2)
+    return np.asarray((1 + excess @ (weights / weights.sum())) / 2)
+
+
+def _logistic(z: float) -> float:
+    """Turn a standard normal draw into a standard logistic one of the same rank."""
+    return math.log(math.erfc(-z / math.sqrt(2)) / math.erfc(z / math.sqrt(2)))
+
+
 def _phi(z: NDArray[np.float64]) -> NDArray[np.float64]:
     return 0.5 * np.asarray(_ERFC(-z / math.sqrt(2)), dtype=np.float64)
 
@@ -419,6 +466,9 @@ def _phi(z: NDArray[np.float64]) -> NDArray[np.float64]:
 def _area(z: NDArray[np.float64]) -> NDArray[np.float64]:
     return z * _phi(z) + np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
 
+
+_NODES = 80
+"""Enough for 10⁻⁶ up to an SD of 3."""
 
 _ERFC = np.frompyfunc(math.erfc, 1, 1)
 

@@ -12,9 +12,9 @@ MASK = "***"
 LEAST = 8
 """A shorter secret can stand in a reply by chance, even as its verdict, so there it is left alone."""
 
-# Encoded over and over, but not without end: that would make a search quadratic.
+# Atomic and bounded throughout: a server must not be able to make a search take long.
 _PERCENT = "%(?:25){0,3}"
-_ESCAPES = rf"(?:\\|{_PERCENT}5[cC]){{0,7}}"
+_BACKSLASH = rf"(?>\\|{_PERCENT}5[cC])"
 
 _EXPECTED = (r"(?<=//)[^/@\s]+(?=@)", r"(?i:(?<=bearer )[^\s\"',]+)")
 """Where anybody's secret stands: before the host of a URL, and behind the name of a scheme."""
@@ -48,17 +48,24 @@ class Secrets:
 
 def _pattern(secret: str) -> str:
     """Match a secret in all its forms."""
-    forms = ["".join(map(_character, secret))]
+    forms = [re.escape(secret), "".join(map(_encoded, re.findall(r"\\+|[^\\]", secret)))]
     if len(secret) >= LEAST:
         forms += map(re.escape, _in_base64(secret))
     return "|".join(forms)
 
 
-def _character(c: str) -> str:
-    """Match a character as it is, escaped any number of times, percent-encoded and as HTML."""
+def _encoded(c: str) -> str:
+    """Match a character escaped, percent-encoded or as HTML, several times over, or as it is.
+
+    Backslashes come as a run: how many of them escape others can't be told.
+    """
+    if c[0] == "\\":
+        return rf"{_BACKSLASH}{{{len(c)},{8 * len(c)}}}+"
     percent = "".join(f"{_PERCENT}{byte:02x}" for byte in c.encode(errors="surrogatepass"))
+    units = c.encode("utf-16-be", errors="surrogatepass").hex("_", 2).split("_")
+    unicode = rf"{_BACKSLASH}{{1,7}}+".join(f"u{unit}" for unit in units)
     entity = re.escape(html.escape(c)).replace(r"\&", "&(?:amp;){0,3}")
-    return rf"{_ESCAPES}(?:{re.escape(c)}|(?i:{percent}|u{ord(c):04x})|{entity})"
+    return rf"{_BACKSLASH}{{0,7}}+(?>(?i:{percent}|{unicode})|{entity}|{re.escape(c)})"
 
 
 def _signs(secret: str) -> Iterator[str]:

@@ -207,6 +207,7 @@ class OwnLoop:
         `yes` with usage: `yes` charges usage or else the hold, `unknown` the hold as uncertain. A
         question may come again, as in a run: after `unknown`, once after `empty`, once with twice
         the output after `truncated`, within `max_attempts`. `judge_down` asks its judge no more.
+        `detail` is kept where `output.keep` allows for a provider's words.
 
         Raises
         ------
@@ -258,6 +259,8 @@ class OwnLoop:
     ) -> Outcome:
         async with self._turns:
             job = self._under_way(q)
+            if not self._archive.keeps_words:
+                detail = ""
             outcome = unanswered(job, reason, billing, usage=usage, detail=detail)
             is_down = reason is MissingReason.JUDGE_DOWN
             await self._take_in(job, outcome, parks=detail or "told so" if is_down else None)

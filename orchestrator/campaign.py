@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,12 +15,15 @@ from typing import TYPE_CHECKING
 import anyio
 
 from orchestrator import rundir
+from orchestrator.access import plain
 from orchestrator.build import Blueprint, build
+from orchestrator.campaign_file import LIVE
 from orchestrator.config import CampaignFile, load_campaign
 from orchestrator.core.errors import BudgetTooSmall, ConfigError, CorruptLog, InvalidCampaign
 from orchestrator.core.events import Event, Started
 from orchestrator.core.stopping import COMPLETE
 from orchestrator.core.wire import Json
+from orchestrator.document import parse
 from orchestrator.engine.scheduler import first_error
 from orchestrator.keys import missing
 from orchestrator.report.planning import Plan, Refusal, document
@@ -119,17 +121,23 @@ class Campaign:
         return self._blueprint
 
     def check_keys(self) -> None:
-        """Check that the judges that are to be asked have their keys in the environment.
+        """Check that the environment holds what the judges that are to be asked need.
 
         Raises
         ------
         InvalidCampaign
-            Some have not; all are named.
+            Keys are missing; all are named.
+        ConfigError
+            No connection can be made as it says.
         """
         if self._mock or self.is_own_loop:
             return
         if problems := list(missing(self.file, os.environ)):
             raise InvalidCampaign(problems)
+        if any(judge.adapter in LIVE for judge in self.file.campaign.judges):
+            from judges.live import check_connections  # noqa: PLC0415  # as the adapters
+
+            check_connections()
 
     def plan(self, *, max_in_flight: int | None = None, rivals: bool = True) -> Plan:
         """Rehearse the campaign: calls, dollars, time and precision, before anything is sent.
@@ -242,21 +250,20 @@ class Campaign:
 
     def _about(self) -> dict[str, Json]:
         """Tell how the same campaign is loaded again, and by which command."""
+        overrides = {path: _public(path, value) for path, value in self._overrides.items()}
         words = ["sortition", "run", str(self.file.path)]
-        for path, value in self._overrides.items():
-            words += ["--set", f"{path}={value}"]
+        for path, value in overrides.items():
+            words += ["--set", f"{path}={value if isinstance(value, str) else _as_json(value)}"]
         words += ["--mock"] if self._mock else []
         words += [] if self._limit is None else ["--limit", str(self._limit)]
         command = shlex.join(words)
         if self.is_own_loop:
             command = f"Campaign.from_yaml({str(self.file.path)!r}, ...).own_loop()"
         return {
-            "command": _without_passwords(command),
+            "command": command,
             "campaign": {
                 "path": str(self.file.path.resolve()),
-                "overrides": json.loads(
-                    _without_passwords(json.dumps(self._overrides, default=str))
-                ),
+                "overrides": json.loads(_as_json(overrides)),
                 "mock": self._mock,
                 "limit": self._limit,
                 **({"own_loop": True} if self.is_own_loop else {}),
@@ -336,9 +343,27 @@ def resume(
     return campaign.run(directory, max_in_flight=max_in_flight, observe=observe)
 
 
-def _without_passwords(text: str) -> str:
-    """Leave out user and password of URLs: the log is kept and shown, and must hold no secret."""
-    return re.sub(r"(://)[^/@\s\"']+@", r"\1", text)
+def _public(path: str, value: object) -> object:
+    """Leave user and password out of addresses: the log is kept and shown, and must hold no secret.
+
+    A text is read as a YAML value, as where it is set.
+    """
+    key = path.rpartition(".")[2]
+    if isinstance(value, str) and "base_url" in f"{key} {value}":
+        value = parse(value, path).data
+    match value:
+        case str() if key == "base_url":
+            return plain(value)
+        case dict():
+            return {name: _public(str(name), inner) for name, inner in value.items()}
+        case list():
+            return [_public(key, inner) for inner in value]
+        case _:
+            return value
+
+
+def _as_json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _in_own_loop(work: Callable[[], Awaitable[Result]]) -> Result:

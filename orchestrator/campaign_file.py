@@ -356,7 +356,8 @@ def _url(value: str) -> str:
         parts = urlsplit(value)
     except ValueError:
         parts = urlsplit("")
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    is_one = not any(c.isspace() for c in value)
+    if not is_one or parts.scheme not in {"http", "https"} or not parts.hostname:
         raise ValueError("wants a URL that begins with http:// or https://")
     return value
 

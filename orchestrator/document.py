@@ -227,7 +227,8 @@ def _read(value: object, source: str) -> object:
         case _:
             parsed = parse(str(value), source)
             if parsed.problems:
-                raise ValueError(f"not readable as a value: {seen(value)}")
+                # The value is not shown: it may hold a password.
+                raise ValueError("not readable as a value")
             return parsed.data
 
 

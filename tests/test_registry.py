@@ -82,7 +82,11 @@ def test_one_distribution_listed_twice_is_one(acme, advertised):
     [
         ("policies", "unifrom", r'no policy kind is named "unifrom"; did you mean "uniform"\?'),
         ("estimators", "zzz", r'no estimate kind is named "zzz"; known: .*score_means'),
-        ("judges", "rubrics", 'no adapter is named "rubrics"; known: .*mock, openai, python, recorded'),
+        (
+            "judges",
+            "rubrics",
+            'no adapter is named "rubrics"; known: .*mock, openai, python, recorded',
+        ),
         ("policies", "../x", "no policy kind is named"),
         ("policies", "", "no policy kind is named"),
     ],

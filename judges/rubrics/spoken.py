@@ -50,14 +50,14 @@ class TextReader:
         )
         self._labelled = re.compile(rf"(?<!\w){label}({_NUMBER})", re.IGNORECASE)
         self._verdict_like = re.compile(
-            rf"(?<!\w)(?:{names})\\?[\"']?\s*[:=]|[0-9]{_OUT_OF}", re.IGNORECASE
+            rf"(?<!\w)(?:{names})\\?[\"']?\s*[:=]|\d|{OPENING}|{CLOSING}", re.IGNORECASE
         )
 
     def read(self, text: str, *, is_suspect: bool = False) -> Said | Unreadable:
-        """Read a reply; where the material is suspect, nothing like a verdict may stand by the tags.
+        """Read a reply; where the material is suspect, the tagged verdict must be its only one.
 
-        A judge that quotes a tagged verdict and then gives its own without tags would otherwise be
-        read as saying what it quotes.
+        Nothing may stand behind it, and before it no number and no tag. A judge that quotes a tagged
+        verdict and gives its own without tags would otherwise be read as saying what it quotes.
         """
         said = read_object(text)
         if isinstance(said, Unreadable):
@@ -65,7 +65,7 @@ class TextReader:
                 said = self._read_tagged(text, is_suspect=is_suspect)
             elif self._spoken and not _JSON.search(text):
                 return self._read_spoken(text, self._spoken)
-        return said if isinstance(said, Unreadable) else self._unquoted(said)
+        return said if isinstance(said, Unreadable) else self.unquoted(said)
 
     def _read_tagged(self, text: str, *, is_suspect: bool) -> dict[str, Json] | Unreadable:
         found: list[dict[str, Json]] = []
@@ -82,7 +82,7 @@ class TextReader:
             return failure(_UNPAIRED)
         if len({spelt(said) for said in found}) > 1:
             return failure(DIFFERENT)
-        if is_suspect and any(map(self._verdict_like.search, beside)):
+        if is_suspect and (beside[-1].strip() or any(map(self._verdict_like.search, beside))):
             return failure("a verdict beside the tagged one, which the material may have forged")
         return last
 
@@ -110,7 +110,8 @@ class TextReader:
             case _:
                 return "several numbers, and none is clearly the verdict"
 
-    def _unquoted(self, said: dict[str, Json]) -> Said:
+    def unquoted(self, said: dict[str, Json]) -> Said:
+        """Take the numbers that an object has in quotes for numbers."""
         numbers = {
             criterion.name: float(value)
             for criterion in self._numeric

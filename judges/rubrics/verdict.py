@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 
 from orchestrator.core.ports import Unreadable
 from orchestrator.core.query import MissingReason
 from orchestrator.core.scale import Criterion, ScaleType
-from orchestrator.core.wire import Json
+from orchestrator.core.wire import Finish, Json
 
 
 def read_object(text: str) -> dict[str, Json] | Unreadable:
@@ -95,11 +96,28 @@ def failure(detail: str) -> Unreadable:
     return Unreadable(reason=MissingReason.PARSE_FAILURE, detail=detail)
 
 
+def unfinished(finish: Finish, flags: Iterable[str], *, limit: int) -> Unreadable:
+    """Say why a reply was not finished; `limit` is the output limit before any widening."""
+    if finish is Finish.LENGTH:
+        detail = f"cut at the output limit; max_output_tokens is {limit}"
+    else:
+        # Where the provider says why, in a word of its own.
+        detail = ", ".join(flag for flag in flags if flag.startswith(f"{finish}:"))
+    return Unreadable(reason=_UNFINISHED[finish], detail=detail)
+
+
 class Refused(ValueError):
     """Text that looks like JSON and is no plain, complete JSON value."""
 
 
 DIFFERENT = "several verdicts that differ"
+
+_UNFINISHED = {
+    Finish.LENGTH: MissingReason.TRUNCATED,
+    Finish.REFUSED: MissingReason.REFUSED,
+    Finish.BLOCKED: MissingReason.BLOCKED,
+    Finish.EMPTY: MissingReason.EMPTY,
+}
 
 
 def _read_boolean(value: Json, criterion: Criterion) -> float | Unreadable:

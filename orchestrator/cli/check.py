@@ -19,6 +19,7 @@ from orchestrator.cli.common import (
     print_json,
     say,
 )
+from orchestrator.wording import visible
 
 if TYPE_CHECKING:
     from orchestrator.previewing import Preview
@@ -86,7 +87,7 @@ def preview(
         print_json(shown.as_json())
         return
     for line in _question(shown):
-        typer.echo(line)
+        typer.echo(visible(line))
     say("nothing was sent")
     say(f"next: sortition plan {file}")
 

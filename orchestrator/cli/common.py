@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestrator.core.errors import ConfigError
+from orchestrator.wording import visible
 
 if TYPE_CHECKING:
     from orchestrator.campaign import Campaign
@@ -64,8 +65,8 @@ def runs() -> Path:
 
 
 def print_json(document: object) -> None:
-    """Write a result for programs."""
-    typer.echo(json.dumps(document, ensure_ascii=False))
+    """Write a result for programs, in ASCII: no console can lose or obey a part of it."""
+    typer.echo(json.dumps(document))
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -75,14 +76,14 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(*head, box=None, pad_edge=False)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(visible, row))
     width = None if sys.stdout.isatty() else 500
     Console(markup=False, highlight=False, width=width).print(table)
 
 
 def say(line: str) -> None:
     """Write chatter: to standard error."""
-    typer.echo(line, err=True)
+    typer.echo(visible(line), err=True)
 
 
 def overrides(settings: Sequence[str] | None) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -110,4 +111,4 @@ class watching:  # noqa: N801  # reads as a statement: with watching(display) as
     def _json(self, progress: Progress, events: Sequence[Event]) -> None:
         del events
         if self._is_time(PLAIN_EVERY_S):
-            say(progress.to_json().decode())
+            say(json.dumps(json.loads(progress.to_json())))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from orchestrator.core.ports import Adapter, Rubric
 from orchestrator.core.wire import Route
@@ -51,7 +51,7 @@ class Judge:
     limits: Limits = Limits()
     timeouts: Timeouts = Timeouts()
     max_attempts: int = 3
-    account: str = ""
+    account: str = field(default="", repr=False)  # it may hold a password
     model: str = ""
     route: Route = Route.SCHEMA
     signature: str = ""

@@ -229,7 +229,7 @@ class JudgeSetting:
     truth: Any = None
     recording: Any = None
     model: str = ""
-    base_url: str | None = None
+    base_url: str | None = field(default=None, repr=False)  # it may hold a password
     api_key: str = field(default="", repr=False)
     route: Route = Route.SCHEMA
     decoding: Decoding = Decoding()

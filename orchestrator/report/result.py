@@ -33,10 +33,12 @@ def exit_code(
     *,
     target_met: bool | None,
     gate: GateOutcome | None = None,
+    is_empty: bool = False,
 ) -> int:
     """Say with which code the command ends.
 
-    `target_met` is None where no precision target is set, `gate` where there is no gate. What kept
+    `target_met` is None where no precision target is set, `gate` where there is no gate; `is_empty`
+    says that no question was answered, though some were asked, so there is nothing to say. What kept
     the run from coming to an end of its own comes first, then a gate that is not passed, then what
     a provider billed past the cap. With a gate the gate decides; without one, a design that is
     complete is 0 whatever its precision, and whatever else ends a run before its target, the user's
@@ -57,6 +59,8 @@ def exit_code(
             return 6
         case StopReason.OVERRUN, _:
             return 3
+        case _ if is_empty:
+            return 6
         case ((StopReason.BUDGET | StopReason.LIMIT | StopReason.DEADLINE | StopReason.USER), None):
             return 3 if target_met is False else 0
         case _:
@@ -68,7 +72,13 @@ def document(data: ReportData) -> dict[str, Json]:
     spend, counts = data.spend, data.counts
     estimates = [estimate.as_json() for estimate in data.estimates]
     is_over = data.state is not State.RUNNING
-    code = exit_code(data.state, data.stop_reason, target_met=data.target_met, gate=data.gate)
+    code = exit_code(
+        data.state,
+        data.stop_reason,
+        target_met=data.target_met,
+        gate=data.gate,
+        is_empty=bool(counts.asked) and not counts.answered,
+    )
     return {
         "schema": SCHEMA,
         "run": data.run,

@@ -50,11 +50,14 @@ class BlobArchive:
             return ""
         return self._store.put_blob(encode_reply(reply))
 
+    @property
+    def keeps_words(self) -> bool:
+        """Whether words about an attempt are kept: they may quote its prompt or its reply."""
+        return self._replies is KeepReplies.FULL and self._prompts is not KeepPrompts.NONE
+
     def words(self, error: JudgeError) -> str:
-        """Keep a provider's words only with prompts and replies: they may quote either."""
-        if self._replies is KeepReplies.FULL and self._prompts is not KeepPrompts.NONE:
-            return str(error)
-        return error.plain
+        """Keep a provider's words as the user allows; without them, say what kind of error it is."""
+        return str(error) if self.keeps_words else error.plain
 
 
 def name_prompt(request: Request) -> str:

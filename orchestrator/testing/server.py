@@ -202,5 +202,8 @@ def _request(stream: Any) -> Seen | None:
     while (line := stream.readline()) not in (b"\r\n", b""):
         name, _, value = line.decode("latin-1").partition(":")
         headers[name.strip().lower()] = value.strip()
-    body = stream.read(int(headers.get("content-length", "0")))
+    length = int(headers.get("content-length", "0"))
+    body = stream.read(length)
+    if len(body) < length:
+        return None  # the client left before it had asked
     return Seen(method=method, target=target, headers=headers, body=body)

@@ -248,9 +248,9 @@ def test_left_out_parameters_are_named():
 
 @pytest.mark.parametrize(("concurrency", "sizes"), [(1, [1]), (25, [25]), (26, [13] * 2)])
 def test_connections_are_split(concurrency, sizes):
-    """No client has more than 25, and together they have as many as calls may be under way."""
+    """No client keeps more than 25, and together they keep as many as calls may be under way."""
     opened = clients(setting(concurrency=concurrency))
-    assert [c._transport._pool._max_connections for c in opened] == sizes
+    assert [c._transport._pool._max_keepalive_connections for c in opened] == sizes
     assert max(sizes) <= MAX_CONNECTIONS
 
 

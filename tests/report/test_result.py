@@ -241,3 +241,11 @@ def test_what_is_said_of_the_panel_is_in_the_document(log, make):
     assert diagnostics["places"] == []
     assert diagnostics["without_judge"] == []
     assert json.loads(json.dumps(diagnostics, allow_nan=False)) == diagnostics
+
+
+def test_a_run_without_an_answer_is_undecided():
+    """Everything was asked and nothing answered: the design is complete, and says nothing."""
+    done = {"target_met": None, "is_empty": True}
+    assert exit_code(State.FINISHED, StopReason.FINISHED, **done) == 6
+    assert exit_code(State.STOPPED, StopReason.BUDGET, **done) == 6
+    assert exit_code(State.STOPPED, StopReason.JUDGES_DOWN, **done) == 4

@@ -1,0 +1,73 @@
+"""What a judge is shown of units: their fields, and which of them may deceive it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from judges.rubrics.fence import forgery, is_suspect
+from judges.rubrics.template import RESERVED
+from orchestrator.core.errors import Problem
+from orchestrator.core.wire import Chat
+
+SUSPECTED = "suspected_injection"
+"""Flag of a verdict on material that holds what only a rubric or a judge should write."""
+
+
+class Material:
+    """The fields of units that are shown.
+
+    Parameters
+    ----------
+    fields : one mapping a unit; empty where judges need no text (recorded)
+    shown : the fields that are shown, in their order; each unit has them
+    keys : of the verdict, which no text should write
+    """
+
+    def __init__(
+        self,
+        fields: Sequence[Mapping[str, str | Chat]],
+        shown: tuple[str, ...],
+        keys: Iterable[str],
+    ) -> None:
+        self._fields = fields
+        self.shown = shown
+        self._forgery = forgery(keys)
+        self._suspicions = bytearray(len(fields))
+
+    def of(self, unit: int) -> dict[str, str | Chat]:
+        """Give the shown fields of a unit by name."""
+        given = self._fields[unit]
+        return {name: given[name] for name in self.shown}
+
+    def is_suspected(self, unit: int) -> bool:
+        """Say whether a shown field of a unit holds what only a rubric or a judge should write."""
+        if not self._suspicions:
+            return False
+        suspicion = self._suspicions[unit]
+        if suspicion == _UNSEEN:
+            is_forged = is_suspect(self.of(unit), self._forgery)
+            suspicion = self._suspicions[unit] = _SUSPECT if is_forged else _CLEAN
+        return suspicion == _SUSPECT
+
+
+def misnamed(names: Iterable[str]) -> Iterator[Problem]:
+    """Find the fields whose names no template could use."""
+    for name in names:
+        if not name.isidentifier() or name in RESERVED:
+            yield Problem(
+                path=f"data.fields.{name}",
+                message="a field is named by one word of letters, digits and _, "
+                f"other than {' and '.join(RESERVED)}",
+            )
+
+
+def gaps(fields: Sequence[Mapping[str, str | Chat]], shown: Iterable[str]) -> Iterator[Problem]:
+    """Find the shown fields that units lack."""
+    for name in shown:
+        lacking = [unit for unit, given in enumerate(fields) if name not in given]
+        if lacking:
+            message = f"missing in {len(lacking)} units, the first of them unit {lacking[0]}"
+            yield Problem(path=f"data.fields.{name}", message=message)
+
+
+_UNSEEN, _CLEAN, _SUSPECT = range(3)

@@ -1,0 +1,1 @@
+"""Layouts: which items share a batch, and in which order a judge sees them."""
