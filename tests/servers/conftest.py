@@ -21,14 +21,15 @@ import anyio
 import pytest
 
 from orchestrator.core.errors import JudgeError
+from orchestrator.core.events import LOST, Arrived, Asked, Forfeited, Reasked
 from orchestrator.core.ids import JudgeIx
 from orchestrator.core.ports import JudgeSetting
+from orchestrator.core.query import Judged, Missing
 from orchestrator.core.wire import Route
 from orchestrator.registry import find
 from orchestrator.store.sqlite import SqliteReader
 from orchestrator.testing.live import STUDY, asked
 
-HERE = Path(__file__).parent
 HOME = Path(sys.prefix) / "servers"
 KEY = "PEER_API_KEY"
 N_ITEMS = 6
@@ -112,11 +113,11 @@ def campaign(peer, base_url, sortition, tmp_path, monkeypatch):
     `judge` are keys of the judge besides those that name the provider.
     """
     monkeypatch.setenv(KEY, "a key")
-    items = "\n".join(f"i{n},text {n}" for n in range(N_ITEMS))
-    (tmp_path / "items.csv").write_text(f"id,reply\n{items}\n", encoding="utf-8")
     file, run = tmp_path / "campaign.yaml", tmp_path / "run"
 
-    def whole(**judge):
+    def whole(*, n_items=N_ITEMS, **judge):
+        items = "\n".join(f"i{n},text {n}" for n in range(n_items))
+        (tmp_path / "items.csv").write_text(f"id,reply\n{items}\n", encoding="utf-8")
         jury = {
             "name": "jury",
             "adapter": peer.adapter,
@@ -159,10 +160,43 @@ def log_of(run):
     return found
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def log():
     """Read the events of a run."""
     return log_of
+
+
+@pytest.fixture(scope="session")
+def balances():
+    """Add up a run's money from its attempts: (settled, uncertain, held) after each event.
+
+    An attempt series has the cost of its outcome; what a crash or the stop cut off costs its hold.
+    """
+
+    def added(events):
+        settled = uncertain = 0
+        held = {}
+        for event in events:
+            match event:
+                case Asked(q=q, hold=hold):
+                    held[q] = hold
+                case Reasked(q=q, hold=hold, ended=ended):
+                    uncertain += held[q] if ended == LOST else 0
+                    held[q] = hold
+                case Forfeited(q=q):
+                    uncertain += held.pop(q)
+                case Arrived(q=q, outcome=Judged(cost=cost)):
+                    settled += cost
+                    del held[q]
+                case Arrived(q=q, outcome=Missing() as outcome):
+                    settled += outcome.cost
+                    uncertain += outcome.uncertain
+                    del held[q]
+                case _:
+                    pass
+            yield settled, uncertain, sum(held.values())
+
+    return lambda events: list(added(events))
 
 
 # --- servers in processes of their own ----------------------------------------------------------
@@ -170,14 +204,14 @@ def log():
 
 @pytest.fixture(scope="session")
 def node():
-    """Start a program of node in the folder of its modules; gives the address that it prints."""
+    """Start a program of node, in the folder of what it needs; gives the address that it prints."""
 
     @contextmanager
-    def started(*command):
+    def started(needs, *command):
         if shutil.which("node") is None:
             pytest.skip("node is not installed")
-        if not (HOME / "node_modules").is_dir():
-            pytest.skip("its modules are not installed: make servers does it")
+        if not (HOME / needs).exists():
+            pytest.skip(f"{needs} is not in {HOME}: make servers puts it there")
         process = subprocess.Popen(
             ["node", *map(str, command)], cwd=HOME, stdout=subprocess.PIPE, text=True
         )
@@ -192,6 +226,16 @@ def node():
             process.communicate()
 
     return started
+
+
+@pytest.fixture(scope="session")
+def gemma(node):
+    """The address of a server that runs a real model."""
+    program = Path(__file__).with_name("nlc_server.mjs")
+    HOME.mkdir(exist_ok=True)
+    # Modules are looked for beside the program.
+    with node("model.gguf", shutil.copy(program, HOME), "model.gguf") as url:
+        yield url
 
 
 @dataclass(frozen=True)
@@ -228,7 +272,8 @@ class Aimock:
 def aimock_server(node, tmp_path_factory):
     nothing = tmp_path_factory.mktemp("aimock") / "nothing.json"
     nothing.write_text('{"fixtures": []}', encoding="utf-8")
-    with node("node_modules/@copilotkit/aimock/dist/cli.js", "-p", 0, "-f", nothing) as url:
+    program = "node_modules/@copilotkit/aimock/dist/cli.js"
+    with node(program, program, "-p", 0, "-f", nothing) as url:
         yield Aimock(url)
 
 
