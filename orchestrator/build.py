@@ -719,7 +719,9 @@ def _crew(
         opened=opened,
         judges=judges,
         new_policy=lambda cap: policy.build(analysis.design, replace(study, cap=cap)),
-        new_estimators=lambda: tuple(make(study) for make in analysis.estimators),
+        new_estimators=lambda cap: tuple(
+            make(replace(study, cap=cap)) for make in analysis.estimators
+        ),
         stop=StopRule(
             every=campaign.stop.every,
             target_half_width=campaign.stop.target_half_width,

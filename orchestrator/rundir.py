@@ -14,6 +14,7 @@ from pathlib import Path
 
 from orchestrator.core.errors import ConfigError, RunLocked, StoreError
 from orchestrator.core.events import Event, Opened
+from orchestrator.core.money import Nano
 from orchestrator.core.ports import Estimator
 from orchestrator.core.wire import Json
 from orchestrator.report import html, markdown
@@ -87,7 +88,7 @@ def summary(
     *,
     unstopped: State = State.INTERRUPTED,
     fingerprint: str | None = None,
-    new_estimators: Callable[[], tuple[Estimator, ...]] | None = None,
+    new_estimators: Callable[[Nano | None], tuple[Estimator, ...]] | None = None,
 ) -> ReportData:
     """Summarise a run from its log.
 

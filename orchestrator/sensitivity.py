@@ -10,13 +10,14 @@ from orchestrator.build import build, identity_digest
 from orchestrator.core.errors import OrchestratorError
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.events import GLANCE, Opened, Started
+from orchestrator.core.money import Nano
 from orchestrator.core.ports import Estimator
 from orchestrator.core.query import Judged, Role
 from orchestrator.core.records import records
 from orchestrator.core.wire import Json
 from orchestrator.report.data import ReportData, WithoutJudge
 
-NewEstimators = Callable[[], tuple[Estimator, ...]]
+NewEstimators = Callable[[Nano | None], tuple[Estimator, ...]]
 
 MOST_QUESTIONS = 20_000
 """Beyond, the estimators would take more than some two seconds, and nothing is left out."""
@@ -39,9 +40,11 @@ def without_judges(
     new_estimators = new_estimators or _estimators_of(directory)
     if new_estimators is None:
         return ()
-    left_out = [new_estimators() for _ in data.judges]
     n_answers = [0] * len(data.judges)
     with rundir.reading(directory) as reader:
+        opened = reader.last(Opened)
+        cap = None if opened is None else opened.cap
+        left_out = [new_estimators(cap) for _ in data.judges]
         for record in records(row.event for row in reader.read_unchecked()):
             query = record.query
             is_judge = query.role is Role.JUDGE

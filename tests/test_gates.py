@@ -326,7 +326,8 @@ MEAN_GATE = Gate(estimate="mean", rule=Rule.AT_LEAST, bar=2.0, sources=("mean",)
 def gated(estimator, **rule):
     crew = fake_crew([FakeAdapter(lambda _: Script(latency_s=1))], n_units=400, cap=10**12)
     stop = StopRule(every=5, gates=(MEAN_GATE,), **rule)
-    return replace(crew, stop=stop, new_estimators=lambda: (estimator(),))
+    opened = replace(crew.opened, looks=stop.every)
+    return replace(crew, opened=opened, stop=stop, new_estimators=lambda _: (estimator(),))
 
 
 def test_a_run_ends_at_the_first_look_that_decides_its_gates():

@@ -49,7 +49,7 @@ class Memory(Protocol):
 class Crew:
     """Who works on a run. Policies and estimators come as makers, since a replay needs new ones.
 
-    `new_policy` takes the cap that the run was opened with: a policy may plan with it.
+    `new_policy` and `new_estimators` take the cap that the run was opened with: they may plan with it.
     `new_estimators` gives the campaign's estimators in order; the first estimate of the first is
     the primary one. `n_units` counts what can be asked about; None where that is not known. `memory`
     None: every question goes to its judge.
@@ -58,7 +58,7 @@ class Crew:
     opened: Opened
     judges: tuple[Judge, ...]
     new_policy: Callable[[Nano | None], Policy]
-    new_estimators: Callable[[], tuple[Estimator, ...]]
+    new_estimators: Callable[[Nano | None], tuple[Estimator, ...]]
     stop: StopRule
     delivery: Delivery = Delivery.IN_ORDER
     n_units: int | None = None

@@ -7,7 +7,7 @@ stored, a resume applies the stored ones; both end in the same state.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from orchestrator.core.budget import BudgetView
@@ -77,7 +77,9 @@ class State:
         self.crew = crew
         self.cards = list(opened.cards)
         self.policy = crew.new_policy(opened.cap)
-        self.estimators = crew.new_estimators()
+        self.estimators = crew.new_estimators(opened.cap)
+        # The looks are those that the run was opened with, whatever its cap is now.
+        self.stop = replace(crew.stop, every=opened.looks)
         names = [judge.name for judge in crew.judges]
         self.ledger = Ledger(opened.cap, names, opened.judge_caps, opened.role_caps)
         self.sequencer = Sequencer(crew.delivery)
@@ -166,9 +168,9 @@ class State:
             held=Nano(account.held),
             half_widths=tuple(w if w == w else None for w in widths),  # noqa: PLR0124  # nan
             estimates=tuple(e.as_json() for e in estimates if is_final or len(e.names) <= GLANCE),
-            is_precise=bool(estimates) and self.crew.stop.is_met(estimates[0]),
+            is_precise=bool(estimates) and self.stop.is_met(estimates[0]),
             is_final=is_final,
-            is_decided=self.crew.stop.is_decided(estimates),
+            is_decided=self.stop.is_decided(estimates),
             policy=self.policy.explain(),
         )
 
@@ -293,7 +295,7 @@ class State:
         self.policy.tell(record)
         for estimator in self.estimators:
             estimator.update(record)
-        self.owes_look = self.crew.stop.is_look(self.n_told)
+        self.owes_look = self.stop.is_look(self.n_told)
 
     def _reasked(self, event: Reasked) -> None:
         at = self.open[event.q]

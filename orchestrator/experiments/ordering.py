@@ -1,8 +1,8 @@
 """Synthetic judges with memory rating panels in batches: designs and ratings, over replicates at once.
 
 A judge accepts by logit P = quality + carry-over of what it said before + a start in the first slot +
-an effect of the batch, `estimators.markov_judge`. Panels and judges are those of the published
-simulations, as far as these are known.
+an effect of the batch, `estimators.markov_judge`. Panels and judges are of the kinds that [LD26]
+simulates.
 """
 
 from __future__ import annotations

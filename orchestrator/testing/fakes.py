@@ -258,7 +258,7 @@ def fake_crew(
         max_tok=None,
         max_uncertain=None if max_uncertain is None else Nano(max_uncertain),
         window=window,
-        looks=25,
+        looks=25 if stop is None else stop.every,
     )
     return Crew(
         opened=opened,
@@ -274,7 +274,7 @@ def fake_crew(
             for name, adapter in zip(names, adapters, strict=True)
         ),
         new_policy=lambda _: InTurnPolicy(n_units, len(adapters)),
-        new_estimators=lambda: (MeanEstimator(),),
+        new_estimators=lambda _: (MeanEstimator(),),
         stop=stop or StopRule(),
         delivery=delivery,
     )
