@@ -42,12 +42,14 @@ slow: $(VENV)/.test               ## Full statistical and crash suites; writes d
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/engine.py
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/allocation.py
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/adapters.py
+	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/ordering.py
 	$(BIN)/python benchmarks/measured.py $(VENV)/measured.jsonl docs/measured.md
 
 bench: $(VENV)/.test              ## Side-by-side measurements.
 	$(BIN)/python benchmarks/engine.py
 	$(BIN)/python benchmarks/allocation.py
 	$(BIN)/python benchmarks/adapters.py
+	$(BIN)/python benchmarks/ordering.py
 
 lock: $(VENV)/.dev                ## Pin the versions that development and CI use.
 	$(BIN)/pip freeze --exclude-editable | grep -v ' @ ' > $(LOCK)

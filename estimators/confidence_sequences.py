@@ -26,10 +26,25 @@ def sequence_half_width(se: float, level: float, planned_half_width: float) -> f
 
     Source: normal mixture [R70]; its asymptotic form [WSAK24].
     """
+    planned = (1 + tightest(1 - level)) / planned_half_width**2
+    return se * sequence_bound(1 / se**2, level, planned)
+
+
+def sequence_bound(information: float, level: float, planned_information: float) -> float:
+    """Bound |z| at all looks at once, in information time; see `sequence_half_width`.
+
+    √((I r + 1)/(I r) · ln((I r + 1)/alpha²)), with r so that it is least at the planned information.
+
+    Parameters
+    ----------
+    information, planned_information : 1/se² now, and where the run is meant to end; only their
+        ratio counts
+
+    Source: normal mixture [R70]; its asymptotic form [WSAK24].
+    """
     alpha = 1 - level
-    best = tightest(alpha)
-    x = best / (1 + best) * (planned_half_width / se) ** 2
-    return se * math.sqrt((1 + 1 / x) * math.log((1 + x) / alpha**2))
+    x = tightest(alpha) * information / planned_information
+    return math.sqrt((1 + 1 / x) * math.log((1 + x) / alpha**2))
 
 
 @cache

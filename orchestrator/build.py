@@ -16,6 +16,7 @@ from fractions import Fraction
 from functools import partial
 from hashlib import blake2b, sha256
 from importlib.util import find_spec
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import anyio
@@ -29,6 +30,7 @@ from orchestrator.access import account, base_url, plain, signature
 from orchestrator.campaign_file import LIVE, Rates
 from orchestrator.campaign_file import Judge as JudgeEntry
 from orchestrator.config import CampaignFile
+from orchestrator.core.batches import batches_per_look, most_batches
 from orchestrator.core.errors import (
     BudgetTooSmall,
     ConfigError,
@@ -41,7 +43,7 @@ from orchestrator.core.gate import Gate
 from orchestrator.core.ids import JudgeIx, UnitIx
 from orchestrator.core.judge import Judge, Limits, Timeouts
 from orchestrator.core.money import Nano, PriceCard, cost, format_usd, parse_usd
-from orchestrator.core.ports import Adapter, Decoding, Estimator, JudgeSetting
+from orchestrator.core.ports import Adapter, Decoding, Estimator, JudgeSetting, Rubric
 from orchestrator.core.query import Kind, Query, Role
 from orchestrator.core.scale import Criterion
 from orchestrator.core.seeds import Seeds
@@ -60,10 +62,11 @@ from orchestrator.labels import HumanLabels, digest_of, read_labels
 from orchestrator.planned import refused
 from orchestrator.prices import Price, per_call, resolve
 from orchestrator.registry import check_packages, find
+from orchestrator.task import RateBatchTask, RateTask
 from orchestrator.wording import seen
+from policies.batch_design import BatchDesignConfig, length_of_block
 
 if TYPE_CHECKING:
-    from judges.rubrics.rate import Rate
     from orchestrator.recordings import Source
 
 COMPANY_S = 0.005
@@ -190,8 +193,8 @@ def build(
         kind=Kind(campaign.task.kind),
         frame=data.frame,
         panel=tuple(
-            _panelist(entry, price, mock=mock)
-            for entry, price in zip(campaign.judges, prices, strict=True)
+            _panelist(entry, price, _typical(file, rubric, data, mock=mock), mock=mock)
+            for entry, price, rubric in zip(campaign.judges, prices, rubrics, strict=True)
         ),
         criteria=criteria,
         seeds=seeds,
@@ -320,15 +323,15 @@ def decoding_of(entry: JudgeEntry) -> Decoding:
 
 
 def _prices(
-    file: CampaignFile, rubrics: Sequence[Rate], n_units: int, *, mock: bool
+    file: CampaignFile, rubrics: Sequence[Rubric], n_units: int, *, mock: bool
 ) -> tuple[Price, ...]:
-    now = datetime.now(UTC)
+    now, kind = datetime.now(UTC), Kind(file.campaign.task.kind)
     prices, problems = [], []
     for ix, entry in enumerate(file.campaign.judges):
         try:
             price = _price(entry, now, mock=mock)
             if price.by_length:
-                longest = _longest(rubrics[ix], n_units)
+                longest = _longest(rubrics[ix], kind, n_units)
                 price = _price(entry, now, mock=mock, max_input_tok=longest)
             prices.append(price)
         except UnpricedModel as exc:
@@ -338,10 +341,17 @@ def _prices(
     return tuple(prices)
 
 
-def _longest(rubric: Rate, n_units: int) -> int:
-    """Bound the input tokens of the longest question."""
-    asked = (Query(kind=Kind.RATE, judge=JudgeIx(0), units=(UnitIx(u),)) for u in range(n_units))
-    return max(input_bound(rubric.render(query, FIRST_ATTEMPT)) for query in asked)
+def _longest(rubric: Rubric, kind: Kind, n_units: int) -> int:
+    """Bound the input tokens of the longest question; a batch holds the whole pool at most."""
+    return max(input_bound(rubric.render(query, FIRST_ATTEMPT)) for query in _asked(kind, n_units))
+
+
+def _asked(kind: Kind, n_units: int, size: int | None = None) -> Iterator[Query]:
+    """Give questions about all units, each once."""
+    size = 1 if kind is Kind.RATE else size or n_units
+    for begin in range(0, n_units - size + 1, size):
+        units = tuple(map(UnitIx, range(begin, begin + size)))
+        yield Query(kind=kind, judge=JudgeIx(0), units=units)
 
 
 def _price(
@@ -375,7 +385,28 @@ def _card(rates: Rates) -> PriceCard:
     )
 
 
-def _panelist(entry: JudgeEntry, price: Price, *, mock: bool) -> Panelist:
+BYTES_PER_TOKEN = 4
+"""Of prose in English, about; for what is expected of prompts, never for what is held."""
+
+TOKENS_PER_VERDICT = 20
+"""Of a unit in a batch: its id, its verdict and the marks around them."""
+
+
+def _typical(file: CampaignFile, rubric: Rubric, data: Dataset, *, mock: bool) -> Usage | None:
+    """Expect the tokens of a live judge's call, by the words of up to fifty questions."""
+    if mock or not data.fields:
+        return None
+    kind, n_units = Kind(file.campaign.task.kind), data.frame.n_units
+    size = getattr(file.campaign.policy.settings, "batch_size", None)
+    asked = [*islice(_asked(kind, n_units, size), 50)]
+    if not asked:
+        return None
+    n_bytes = [input_bound(rubric.render(query, FIRST_ATTEMPT)) for query in asked]
+    n_out = 0 if kind is Kind.RATE else TOKENS_PER_VERDICT * len(asked[0].units)
+    return Usage(input_tok=round(sum(n_bytes) / len(n_bytes) / BYTES_PER_TOKEN), output_tok=n_out)
+
+
+def _panelist(entry: JudgeEntry, price: Price, typical: Usage | None, *, mock: bool) -> Panelist:
     repeats = None
     if entry.adapter == "recorded" and not mock:
         from judges.recorded import repeats as recorded_repeats  # noqa: PLC0415  # only if named
@@ -384,21 +415,29 @@ def _panelist(entry: JudgeEntry, price: Price, *, mock: bool) -> Panelist:
     return Panelist(
         name=entry.name,
         card=price.card,
-        planning=_planning(entry, price.card),
+        planning=_planning(entry, price.card, typical if entry.adapter in LIVE else None),
         repeats=repeats,
     )
 
 
-def _planning(entry: JudgeEntry, card: PriceCard) -> Nano:
-    """Expect what one call costs: the shadow price of a free judge, else by the tokens assumed."""
+def _planning(entry: JudgeEntry, card: PriceCard, typical: Usage | None) -> Nano:
+    """Expect what one call costs: the shadow price of a free judge, else by the tokens assumed.
+
+    A live judge's input is what its prompts come to, and that of any other what its mock is given.
+    """
     if card.is_free:
         return Nano(entry.planning_usd_per_call or 0)
     tokens = (entry.mock or find("judges", "mock").config()).tokens
-    usage = Usage(input_tok=tokens.input, output_tok=entry.assume.output_tokens or tokens.output)
+    is_measured = typical is not None and entry.mock is None
+    n_in = typical.input_tok if is_measured and typical is not None else tokens.input
+    n_out = max(tokens.output, typical.output_tok) if is_measured and typical else tokens.output
+    usage = Usage(input_tok=n_in, output_tok=entry.assume.output_tokens or n_out)
     return cost(usage, card)
 
 
-def _judge(entry: JudgeEntry, rubric: Rate, adapter: Adapter, route: Route, *, mock: bool) -> Judge:
+def _judge(
+    entry: JudgeEntry, rubric: Rubric, adapter: Adapter, route: Route, *, mock: bool
+) -> Judge:
     limits, timeouts = entry.limits, entry.timeouts
     is_mock = mock or entry.adapter == "mock"
     has_rates = not is_mock or (entry.mock is not None and entry.mock.realtime)
@@ -502,22 +541,38 @@ def _rubric(
     criteria: Sequence[Criterion],
     seeds: Seeds,
     data: Dataset,
-) -> Rate:
-    from judges.rubrics.rate import Rate  # noqa: PLC0415  # jinja2 is imported only when needed
+) -> Rubric:
+    # jinja2 is imported only when needed.
+    from judges.rubrics.rate import Rate  # noqa: PLC0415
+    from judges.rubrics.rate_batch import RateBatch  # noqa: PLC0415
 
-    task = file.campaign.task
-    assert task.kind == "rate"  # `refused` has seen to it
-    return Rate(
-        task.rubric,
-        criteria,
-        data.fields,
-        seeds=seeds,
-        max_output_tok=entry.params.max_output_tokens,
-        criteria_order=task.criteria_order,
-        allow_na=task.allow_na,
-        reason=task.output.reason,
-        route=route,
-    )
+    task, max_output_tok = file.campaign.task, entry.params.max_output_tokens
+    match task:
+        case RateTask():
+            return Rate(
+                task.rubric,
+                criteria,
+                data.fields,
+                seeds=seeds,
+                max_output_tok=max_output_tok,
+                criteria_order=task.criteria_order,
+                allow_na=task.allow_na,
+                reason=task.output.reason,
+                route=route,
+            )
+        case RateBatchTask():
+            return RateBatch(
+                task.rubric,
+                criteria,
+                data.fields,
+                seeds=seeds,
+                max_output_tok=max_output_tok,
+                allow_na=task.allow_na,
+                reason=task.output.reason,
+                route=route,
+            )
+        case _:
+            raise ConfigError(f"{task.kind} is planned and not built yet")
 
 
 # --- the opening -------------------------------------------------------------------------------
@@ -578,7 +633,7 @@ def _opened(
         max_tok=budget.max_tokens,
         max_uncertain=part_of(cap, budget.max_uncertain),
         window=campaign.policy.window or WINDOW_PER_CALL * _concurrency(campaign.judges),
-        looks=campaign.stop.every,
+        looks=looks_of(file, study, cap),
     )
 
 
@@ -680,7 +735,9 @@ def _analysis(file: CampaignFile, study: Study) -> _Analysis:
     entries = sorted(campaign.estimate, key=lambda entry: entry is not campaign.primary)
     design = _completed(campaign.policy.settings, campaign.primary.settings)
     kinds = {entry.name: entry.kind for entry in entries}
-    settings = {e.name: _completed(e.settings, design, campaign.stop) for e in entries}
+    stop = campaign.stop.model_copy(update={"check": campaign.stop.checking})
+    known = (design, stop, campaign.task, *_blocks(design, study))
+    settings = {e.name: _completed(e.settings, *known) for e in entries}
     makers = {name: _maker(kinds[name], settings[name]) for name in settings}
     gates, problems = [], []
     for index, entry in enumerate(campaign.gate):
@@ -696,6 +753,41 @@ def _analysis(file: CampaignFile, study: Study) -> _Analysis:
     if problems:
         raise InvalidCampaign(problems)
     return _Analysis(design=design, estimators=tuple(makers.values()), gates=tuple(gates))
+
+
+class _Block(BaseModel):
+    """What an estimate follows of a design of batches besides its keys."""
+
+    block_length: int
+
+
+def _blocks(design: BaseModel, study: Study) -> Iterator[BaseModel]:
+    if isinstance(design, BatchDesignConfig):
+        yield _Block(block_length=length_of_block(design, study))
+
+
+def looks_of(file: CampaignFile, study: Study, cap: Nano | None) -> int:
+    """Say after how many told questions there is a look, in a run that is opened with a cap.
+
+    Batches are looked at in whole blocks of all judges, and with `group_sequential` as rarely as its
+    error is spent.
+
+    Raises
+    ------
+    InvalidCampaign
+        The cap pays for no block.
+    """
+    stop, design = file.campaign.stop, file.campaign.policy.settings
+    if not isinstance(design, BatchDesignConfig):
+        return stop.every
+    block, n_judges = length_of_block(design, study), len(study.panel)
+    if stop.checking != "group_sequential":
+        return n_judges * block * max(1, round(stop.every / (n_judges * block)))
+    try:
+        n_batches = most_batches(replace(study, cap=cap), design.blocks, block)
+    except ValueError as exc:
+        raise InvalidCampaign([file.locate("policy.blocks", str(exc))]) from exc
+    return n_judges * batches_per_look(n_batches, block)
 
 
 def _maker(kind: str, settings: BaseModel, family: str = "") -> Callable[[Study], Estimator]:
@@ -723,7 +815,7 @@ def _crew(
             make(replace(study, cap=cap)) for make in analysis.estimators
         ),
         stop=StopRule(
-            every=campaign.stop.every,
+            every=opened.looks,
             target_half_width=campaign.stop.target_half_width,
             min_items=campaign.stop.min_items,
             gates=analysis.gates if campaign.stop.when == "gate_decided" else (),

@@ -36,7 +36,6 @@ from orchestrator.planned import (
     PLANNED,
     CheckTask,
     CompareTask,
-    RateBatchTask,
 )
 from orchestrator.quantities import (
     Count,
@@ -54,7 +53,7 @@ from orchestrator.quantities import (
     Usd,
 )
 from orchestrator.registry import Group, find, known
-from orchestrator.task import RateTask
+from orchestrator.task import RateBatchTask, RateTask
 from orchestrator.wording import seen
 
 # --- plug-ins ----------------------------------------------------------------------------------

@@ -62,14 +62,6 @@ def _norm(value: object) -> float | str:
 # --- tasks -------------------------------------------------------------------------------------
 
 
-class RateBatchTask(Asking):
-    """Several units rated one after another in one call."""
-
-    kind: Literal["rate_batch"]
-    item_ids: Literal["random_letters"] = "random_letters"
-    accept_from: str | float | None = None
-
-
 class CompareTask(Asking):
     """Two answers, and which is better."""
 
@@ -136,16 +128,6 @@ class CheckTask(Asking):
 
 
 # --- policies ----------------------------------------------------------------------------------
-
-
-class BatchDesignConfig(Model):
-    """Which units stand in one call, and in which order."""
-
-    kind: Literal["batch_design"]
-    design: Literal["shuffle", "williams", "fixed"]
-    batch_size: Annotated[int, Field(ge=2)] | None = None
-    blocks: Annotated[int | Literal["auto"], _word_or(read_positive, "auto")] = "auto"
-    balance: Literal["group", "none"] = "none"
 
 
 class ActivePairwiseConfig(Model):
@@ -239,7 +221,6 @@ class ExchangeableConfig(Model):
 PLANNED: Mapping[Group, Mapping[str, type[Model]]] = {
     "judges": {},
     "policies": {
-        "batch_design": BatchDesignConfig,
         "active_pairwise": ActivePairwiseConfig,
         "subsample": SubsampleConfig,
     },
@@ -269,7 +250,7 @@ def _unbuilt(campaign: Campaign) -> Iterator[tuple[str, str]]:
         if judge.lane == "batch":
             yield f"judges[{index}].lane", "batch"
     task, stop = campaign.task, campaign.stop
-    if task.kind != "rate":
+    if task.kind not in {"rate", "rate_batch"}:
         yield "task.kind", task.kind
     if campaign.policy.kind in PLANNED["policies"]:
         yield "policy.kind", campaign.policy.kind
@@ -278,7 +259,7 @@ def _unbuilt(campaign: Campaign) -> Iterator[tuple[str, str]]:
             yield f"estimate[{index}].kind", entry.kind
     if stop.when == "ranking_separated":
         yield "stop.when", stop.when
-    if stop.checking == "group_sequential":
+    if stop.checking == "group_sequential" and campaign.policy.kind != "batch_design":
         yield "stop.check", stop.checking
     if stop.of != "primary":
         yield "stop.of", stop.of

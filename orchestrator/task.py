@@ -133,6 +133,27 @@ class Asking(Model):
         return f"wants {' or '.join(sorted(self.takes))} for this kind of task, not {scale}"
 
 
+class RateBatchTask(Asking):
+    """Several units rated one after another in one call, each named by random letters.
+
+    `accept_from` is the lowest verdict on a number scale that counts as a yes.
+    """
+
+    kind: Literal["rate_batch"]
+    item_ids: Literal["random_letters"] = "random_letters"
+    accept_from: float | None = None
+    allow_na: bool = False
+
+    def contradictions(self) -> Iterable[tuple[Loc, str]]:
+        """Want one criterion, and a line between no and yes on its scale."""
+        yield from super().contradictions()
+        if len(self.criteria) > 1:
+            yield ("criteria",), "wants one criterion: a call that rates several units has one"
+        scales = [self.scale] if self.scale is not None else [c.scale for c in self.criteria]
+        if self.accept_from is not None and isinstance(scales[0], BooleanScale):
+            yield ("accept_from",), "a boolean scale has its yes, so this is never read"
+
+
 class RateTask(Asking):
     """One unit a call, rated on one or several criteria."""
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from orchestrator import rundir
-from orchestrator.build import Blueprint, identity_digest, part_of
+from orchestrator.build import Blueprint, identity_digest, looks_of, part_of
 from orchestrator.campaign import Campaign
 from orchestrator.core.events import Opened, Started
 from orchestrator.core.ports import Row
@@ -82,7 +82,7 @@ def _replay(reader: SqliteReader) -> Iterator[str]:
     yield from _money(state, blueprint, about)
 
 
-_FIXED = ("seed", "judge_caps", "role_caps", "max_requests", "max_tok", "looks")
+_FIXED = ("seed", "judge_caps", "role_caps", "max_requests", "max_tok")
 """What the opening takes from the campaign file, besides what overrides and events may change."""
 
 
@@ -92,6 +92,8 @@ def _differing(opened: Opened, blueprint: Blueprint) -> Iterator[str]:
     yield from (name for name in _FIXED if getattr(opened, name) != getattr(now, name))
     if opened.max_uncertain != part_of(opened.cap, campaign.budget.max_uncertain):
         yield "max_uncertain"
+    if opened.looks != looks_of(blueprint.file, blueprint.study, opened.cap):
+        yield "looks"
     # Without a window of its own a campaign has that of the limits it was opened with.
     if campaign.policy.window is not None and opened.window != now.window:
         yield "window"

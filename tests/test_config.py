@@ -671,7 +671,7 @@ def test_an_override_is_no_exception_to_the_rules(problems):
     assert found == [
         '--set  judges.larg.lane — no entry is named "larg"; did you mean "large"?',
         '--set  budget.usd.cents — can\'t be set, since budget.usd is "five"',
-        '--set  seed — not readable as a value',
+        "--set  seed — not readable as a value",
         '--set  policy.windw — unknown key; did you mean "window"?',
         '--set  budget.usd — wants an amount in USD such as 20 or 2.50, not "five"',
         '--set  sed — unknown key at top level; did you mean "seed"?',

@@ -56,7 +56,7 @@ def design(
     n_items, size, groups : of the pool and of a batch, as in `subsets`; `fixed` knows no groups
     judge : each has a layout of its own
 
-    Draws round r of blocks from ``stream(LAYOUT, judge, r)``, that of a Williams remainder from
+    Draws round r of blocks from ``stream(LAYOUT, judge, r)``, that of a remainder from
     ``stream(LAYOUT, judge, -1 - r)``. More batches only add blocks.
     """
     if layout == "fixed":

@@ -30,6 +30,15 @@ def fixed(n_batches: int, n_items: int, size: int) -> NDArray[np.int64]:
     return np.arange(n_batches * size).reshape(n_batches, size) % n_items
 
 
+def round_length(n_items: int, size: int) -> int:
+    """Say how many batches a round of `subsets` has."""
+    if size == n_items:
+        return 1
+    # Where batches divide the pool, one deal of it leaves them apart.
+    n_deals = 2 if n_items % size == 0 else 1
+    return lcm(n_deals * n_items, size) // size
+
+
 def subsets(
     n_items: int,
     size: int,
@@ -60,8 +69,7 @@ def subsets(
         return shuffled(1, n_items, rng)
     labels = np.zeros(n_items, dtype=np.int64) if groups is None else groups
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    # Where batches divide the pool, one deal of it leaves them apart.
-    n_batches = lcm(n_items, size, *([2 * n_items] if n_items % size == 0 else [])) // size
+    n_batches = round_length(n_items, size)
     rows = np.empty((n_batches, size), dtype=np.int64)
     for _ in range(_DEALS):
         seats = _seats([len(group) for group in members], size, n_batches, rng)

@@ -9,9 +9,18 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.integrate import trapezoid
 
-from judges.mock import PROSE, MockConfig, MockJudge, expected_verdict, spelt_verdict
+from judges.mock import (
+    PROSE,
+    MockConfig,
+    MockJudge,
+    expected_verdict,
+    expected_yes,
+    spelt_verdict,
+)
 from judges.rubrics.rate import Rate
+from judges.rubrics.rate_batch import TRUNCATED, RateBatch
 from orchestrator.core import errors
 from orchestrator.core.frame import Frame
 from orchestrator.core.money import PriceCard, cost
@@ -354,6 +363,108 @@ def test_a_truth_that_does_not_cover_the_units_is_refused(truth):
         judge(given=truth, truth="quality")
 
 
+# Several units in one question
+
+
+@cache
+def asks_in_batches(of):
+    return RateBatch(None, of.criteria, (), seeds=of.seeds, max_output_tok=400)
+
+
+def batch(*units, replicate=0):
+    return Query(kind=Kind.RATE_BATCH, judge=0, units=units, replicate=replicate)
+
+
+def said_of(adapter, query, of):
+    """Read the verdicts on the units of a question, in their order."""
+    rubric = asks_in_batches(of)
+    read = rubric.read(query, sent(adapter, rubric.render(query, FIRST_ATTEMPT)))
+    return [seen.value for seen in read.observations]
+
+
+def test_units_in_one_question_are_answered_under_their_ids():
+    """The reply is what the rubric asks for; one that is cut brings what was complete."""
+    of = study(items=3, scales=(WIDE,))
+    given = np.array([[1.0], [2.0], [3.0]])
+    adapter = judge(of, sd=0, order_effect=0.1, given=given)
+    assert said_of(adapter, batch(2, 0, 1), of) == [3.0, 1.1, 2.2]
+    rubric, query = asks_in_batches(of), batch(2, 0, 1)
+    cut = sent(
+        judge(of, sd=0, given=given, faults={"truncated": 1}), rubric.render(query, FIRST_ATTEMPT)
+    )
+    read = rubric.read(query, cut)
+    assert [seen.value for seen in read.observations] == [3.0]
+    assert read.flags == (TRUNCATED,)
+
+
+def test_a_verdict_carries_over_to_the_next_unit_alone():
+    """In full behind the highest verdict, not at all behind the lowest, and not across questions."""
+    of = study(items=4, scales=(GRADE,))
+    adapter = judge(of, sd=0, carry_over=-2, given=np.array([[5.0], [4.0], [1.0], [3.0]]))
+    # Behind 5 two less, behind 2 half of one less, behind 1 none less.
+    assert said_of(adapter, batch(0, 1, 2, 3), of) == [5, 2, 1, 3]
+    assert said_of(adapter, batch(1, 3), of) == [4, 2]
+    assert said_of(adapter, batch(3), of) == [3]
+
+
+@cache
+def chain(n, **config):
+    """Ask n questions on two units of log-odds 0.4 and -0.2; (n, 2) verdicts."""
+    of = study(items=2, scales=(YES_NO,))
+    adapter = judge(of, log_odds=True, given=np.array([[0.4], [-0.2]]), **config)
+    return np.array([said_of(adapter, batch(0, 1, replicate=r), of) for r in range(n)])
+
+
+def test_log_odds_are_those_of_a_judge_with_memory():
+    """P(yes) = 1/(1 + exp(-(truth + carry_over * previous))), where previous is 0 for the first."""
+    n = 4000
+    first, second = chain(n, carry_over=-1.5).T
+    expected = [(first, 0.4), (second[first == 1], -0.2 - 1.5), (second[first == 0], -0.2)]
+    for verdicts, log_odds in expected:
+        p = 1 / (1 + math.exp(-log_odds))
+        assert verdicts.mean() == pytest.approx(p, abs=4 * math.sqrt(p * (1 - p) / len(verdicts)))
+
+
+def test_what_a_question_shares_moves_all_its_verdicts():
+    """Without carry-over a question's verdicts agree only by what they share, as quadrature has it."""
+    n, sd = 4000, 1.5
+    first, second = chain(n, batch_sd=sd).T
+    z, weight = np.polynomial.hermite_e.hermegauss(60)
+    p = 1 / (1 + np.exp(-(np.array([[0.4], [-0.2]]) + sd * z)))
+    weight = weight / weight.sum()
+    both = weight @ (p[0] * p[1])
+    assert (first * second).mean() == pytest.approx(both, abs=4 * math.sqrt(both / n))
+    assert both - (weight @ p[0]) * (weight @ p[1]) > 0.05
+    assert abs(np.cov(*chain(n).T)[0, 1]) < 4 * 0.25 / math.sqrt(n)
+
+
+def test_expected_knows_what_a_question_shares():
+    """The mean of a unit that stands first, on both kinds of noise."""
+    seen = chain(4000, batch_sd=1.5)[:, 0].mean()
+    of = study(items=2, scales=(YES_NO,))
+    logistic = judge(of, log_odds=True, batch_sd=1.5, given=np.array([[0.4], [-0.2]]))
+    assert seen == pytest.approx(logistic.expected()[0, 0], abs=0.032)
+    of = study(items=1, scales=(GRADE,))
+    normal = judge(of, sd=0.5, batch_sd=1.2, given=np.array([[4.2]]))
+    drawn = [said_of(normal, batch(0, replicate=r), of)[0] for r in range(4000)]
+    assert np.mean(drawn) == pytest.approx(normal.expected()[0, 0], abs=4 * 1.2 / math.sqrt(4000))
+
+
+@pytest.mark.parametrize("sd", [0.0, 0.8, 3.0])
+def test_expected_yes_agrees_with_integration(sd):
+    log_odds = np.array([[-800.0, -2.0], [0.3, 5.0]])
+    z = np.linspace(-12, 12, 48_001)
+    density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+    yes = (1 + np.tanh((log_odds[..., np.newaxis] + sd * z) / 2)) / 2
+    exact = trapezoid(yes * density, z)
+    assert expected_yes(log_odds, sd) == pytest.approx(exact, abs=1e-6)
+
+
+def test_log_odds_are_for_yes_or_no():
+    with pytest.raises(errors.InvalidCampaign, match=r"judges\.mock\.mock\.log_odds.*boolean"):
+        judge(study(scales=(YES_NO, GRADE)), log_odds=True)
+
+
 # Faults
 
 
@@ -527,6 +638,9 @@ def test_the_configuration_of_the_manual_is_accepted():
             "interaction": 0.5,
             "order_effect": 0.2,
             "drift": 0,
+            "carry_over": -1,
+            "batch_sd": 0.8,
+            "log_odds": True,
             "faults": {429: 0.02, "timeout": 0.01, "truncated": 0.01, "unparsable": {"after": 9}},
             "latency": {"lognormal": [1.2, 0.5]},
             "tokens": {"in": 900, "out": 250},
@@ -543,6 +657,7 @@ def test_the_configuration_of_the_manual_is_accepted():
     [
         {"sdd": 1},
         {"sd": -1},
+        {"batch_sd": -1},
         {"bias": float("nan")},
         {"faults": {"418": 0.1}},
         {"faults": {"429": 1.2}},

@@ -1,0 +1,597 @@
+"""The estimator `markov_glmm`: batched ratings with the carry-over of the order modelled.
+
+It keeps the ratings as they are told and fits them at looks, each judge by itself, always from the
+same start: so a look says the same whether the run went through or was taken up again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple, Self
+
+import numpy as np
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from scipy.special import ndtri, stdtrit
+
+from estimators.batches import Rating
+from estimators.confidence_sequences import sequence_bound
+from estimators.group_sequential import bounds
+from estimators.intervals import Array
+from estimators.judge_pool import PooledContrast, pool_judges
+from estimators.markov_glmm import Contrast, FitStatus, MarkovFit, fit_markov_glmm
+from estimators.markov_inference import (
+    Inference,
+    group_contrast,
+    group_weights,
+    position_profile,
+    prior_sensitivity,
+    sandwich,
+)
+from estimators.markov_naive import naive_contrast, naive_limit
+from estimators.markov_ranking import naive_safety, ranking
+from orchestrator.core.batches import batches_per_look, most_batches
+from orchestrator.core.errors import DidNotConverge
+from orchestrator.core.estimate import Estimate, Status
+from orchestrator.core.ports import Plugin
+from orchestrator.core.query import Judged, Kind
+from orchestrator.core.records import Record
+from orchestrator.core.scale import ScaleType
+from orchestrator.core.seeds import Stream
+from orchestrator.core.study import Study
+from orchestrator.core.wire import Json
+
+TRUNCATED = "partial:truncated"
+"""Flag of an answer that was cut: the units behind its last verdict were not rated."""
+
+
+def _count_or_auto(value: object) -> object:
+    if value in (None, "auto") or (type(value) is int and value > 0):
+        return value
+    raise ValueError(f"wants a whole number above 0 or auto, not {value!r}")
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class GroupContrast(_Config):
+    """One group of items, or one arm, against another."""
+
+    group: str | None = None
+    arm: str | None = None
+    baseline: str
+
+    @model_validator(mode="after")
+    def _one_side(self) -> Self:
+        if (self.group is None) == (self.arm is None):
+            raise ValueError("wants group or arm, one of them")
+        return self
+
+
+class MarkovGlmmConfig(_Config):
+    """The keys of an estimate of kind `markov_glmm`.
+
+    Parameters
+    ----------
+    lags : depth of the judge's memory
+    quadrature : nodes of the integral over batch effects
+    penalty : scale in logits of the prior of qualities; None: none
+    contrast : groups or arms to compare; without one the units are ranked
+    inference : `panel` is about these items, `items` about items like these
+    accept_from : on a number scale, the lowest verdict that accepts; that of the task if None
+    check, blocks, block_length : None follows the stop rule and the policy
+    """
+
+    name: str
+    kind: str = "markov_glmm"
+    lags: Annotated[int, Field(ge=0, le=5)] = 1
+    quadrature: Annotated[int, Field(ge=1, le=41)] = 15
+    penalty: Annotated[float, Field(gt=0)] | None = 5.0
+    contrast: GroupContrast | None = None
+    inference: Literal["panel", "items"] = "panel"
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    accept_from: float | None = None
+    check: Literal["end", "anytime", "group_sequential"] | None = None
+    blocks: Annotated[int | Literal["auto"] | None, BeforeValidator(_count_or_auto)] = None
+    block_length: Annotated[int, Field(gt=0)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """What is planned: batches of each judge at most, and after how many there is a look."""
+
+    n_batches: int
+    per_look: int
+
+    def looks(self, n_done: int) -> list[int]:
+        """List the looks so far, in batches of each judge, the planned end included."""
+        last = min(n_done, self.n_batches)
+        found = list(range(self.per_look, last + 1, self.per_look))
+        return found if last < self.n_batches or found[-1:] == [last] else [*found, last]
+
+
+class _Interval(NamedTuple):
+    factor: float
+    method: str
+    holds_watched: bool
+
+
+class MarkovGlmm:
+    """Fits each judge's batches with its memory, compares groups or ranks units, and pools judges.
+
+    Raises
+    ------
+    ValueError
+        The study is not one of batches, has another scale than one with a yes and a no, or lacks a
+        group; `group_sequential` without a planned number of batches.
+    """
+
+    def __init__(self, config: MarkovGlmmConfig, study: Study) -> None:
+        if study.kind is not Kind.RATE_BATCH:
+            raise ValueError(f"estimate.kind: markov_glmm reads rate_batch, not {study.kind}")
+        self._config, self._study = config, study
+        (criterion,) = study.criteria
+        self._accepts = _threshold(criterion.scale.type, config.accept_from)
+        self._names = [study.frame.unit_name(u) for u in range(study.frame.n_units)]
+        self._sides = _sides(config.contrast, study, self._names)
+        self._course = self._planned()
+        self._batches: list[tuple[int, list[Rating]]] = []
+        """Judge and ratings of each told question, in turn; no ratings where it brought none."""
+        self._fits: dict[tuple[int, int], MarkovFit | None] = {}
+        self._n_missing = 0
+        self._information: dict[int, float] = {}
+
+    def update(self, record: Record) -> None:
+        """Take in one told question."""
+        ratings: list[Rating] = []
+        match record.outcome:
+            case Judged() as judged:
+                ratings = list(self._ratings(record, judged))
+            case _:
+                self._n_missing += 1
+        self._batches.append((record.query.judge, ratings))
+
+    def estimate(self) -> tuple[Estimate, ...]:
+        """Give the contrast if one is asked for, and the units' qualities."""
+        n_done = len(self._batches)
+        fits = self._at(n_done)
+        if not any(fits):
+            return tuple(self._nothing())
+        parts = []
+        if self._sides is not None:
+            parts.append(self._of_groups(fits, n_done))
+        parts.append(self._of_units(fits))
+        return tuple(parts)
+
+    # --- data -------------------------------------------------------------------------------------
+
+    def _ratings(self, record: Record, judged: Judged) -> Sequence[Rating]:
+        """Say what was said in each slot that was shown, as far as the answer goes."""
+        said = {o.slot: o.value for o in judged.observations}
+        last = max(said, default=-1)
+        found: list[Rating] = []
+        for slot, unit in enumerate(record.query.units):
+            if TRUNCATED in judged.flags and slot > last:
+                break
+            # Nobody can tell what the judge thought of a unit that its answer leaves out.
+            y = self._verdict(said[slot]) if slot in said else math.nan
+            found.append((record.q, slot, unit, y))
+        return found
+
+    def _verdict(self, value: float | None) -> float | None:
+        if value is None:
+            return None
+        return 1.0 if value >= self._accepts else 0.0
+
+    def _planned(self) -> _Course | None:
+        config = self._config
+        if config.blocks is None or config.block_length is None:
+            if config.check == "group_sequential":
+                raise ValueError("check: group_sequential wants the policy batch_design")
+            return None
+        n_batches = most_batches(self._study, config.blocks, config.block_length)
+        return _Course(n_batches, batches_per_look(n_batches, config.block_length))
+
+    def _at(self, n_told: int) -> list[MarkovFit | None]:
+        """Fit each judge to the first so many told questions; None where it rated nothing."""
+        return [self._fit(judge, n_told) for judge in range(len(self._study.panel))]
+
+    def _fit(self, judge: int, n_told: int) -> MarkovFit | None:
+        key = (judge, n_told)
+        if key not in self._fits:
+            config = self._config
+            ratings = [r for j, rows in self._batches[:n_told] if j == judge for r in rows]
+            try:
+                self._fits[key] = (
+                    fit_markov_glmm(
+                        ratings,
+                        lags=config.lags,
+                        quadrature=config.quadrature,
+                        penalty=config.penalty,
+                    )
+                    if ratings
+                    else None
+                )
+            except DidNotConverge:
+                self._fits[key] = None
+            for old in [k for k in self._fits if k[0] == judge and k != key]:
+                del self._fits[old]
+        return self._fits[key]
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    def _of_groups(self, fits: Sequence[MarkovFit | None], n_done: int) -> Estimate:
+        assert self._sides is not None
+        config, names = self._config, [p.name for p in self._study.panel]
+        pooled = self._pooled(fits)
+        found = pooled.pooled
+        is_known = found.status is FitStatus.OK and math.isfinite(found.se)
+        interval = (
+            self._interval(found, n_done)
+            if is_known
+            else _Interval(math.nan, "none", holds_watched=False)
+        )
+        half = interval.factor * found.se if is_known else math.nan
+        first, second = self._sides
+        label = f"{config.contrast.group or config.contrast.arm} - {config.contrast.baseline}"  # type: ignore[union-attr]
+        rows, flags = [], set[str]()
+        for name, fit in zip(names, fits, strict=True):
+            if fit is None:
+                continue
+            rows.append(self._row(name, fit, first, second, flags))
+        if pooled.disagree:
+            flags.add("judges_disagree")
+        if found.prior_sensitive:
+            flags.add("prior_sensitive")
+        items = "items like these" if config.inference == "items" else "these items"
+        return Estimate(
+            name=config.name,
+            kind="markov_glmm",
+            target="groups",
+            estimand=f"difference of mean quality in logits, {items}, judged by this panel",
+            names=(label,),
+            value=(found.est,),
+            se=(found.se if is_known else math.nan,),
+            lower=(found.est - half,),
+            upper=(found.est + half,),
+            level=config.confidence,
+            interval=interval.method,
+            watching_covered=interval.holds_watched,
+            alpha_split="none",
+            family="one contrast",
+            n_items=len(first) + len(second),
+            n_answers=self._n_answers,
+            status=Status.OK if is_known else Status.NOT_IDENTIFIED,
+            flags=tuple(sorted(flags)),
+            diagnostics={
+                "scale": "logit",
+                "z": found.z,
+                "p": found.p,
+                "judges": rows,
+                "pool": {
+                    "q": pooled.q,
+                    "df": pooled.df,
+                    "p": pooled.q_p,
+                    "holm": dict(pooled.holm),
+                },
+                "left_out": list(pooled.left_out),
+                "reason": found.reason,
+                "looks": self._looks_so_far(n_done),
+                **self._missing(),
+            },
+        )
+
+    def _pooled(self, fits: Sequence[MarkovFit | None]) -> PooledContrast:
+        assert self._sides is not None
+        how = Inference(self._config.inference)
+        found: dict[str, Contrast] = {}
+        for panelist, fit in zip(self._study.panel, fits, strict=True):
+            if fit is None:
+                found[panelist.name] = _unknown("it rated nothing, or its fit found no maximum")
+                continue
+            first, second = _rated(fit, self._sides)
+            if first and second:
+                found[panelist.name] = group_contrast(fit, first, second, how)
+            else:
+                found[panelist.name] = _unknown("a group has no rated items")
+        return pool_judges(found)
+
+    def _interval(self, found: Contrast, n_done: int) -> _Interval:
+        """Say how many standard errors the interval is wide, and by which method."""
+        alpha = 1 - self._config.confidence
+        match self._config.check:
+            case "group_sequential":
+                looks = self._boundary(n_done)
+                bound = looks[-1] if looks else math.inf
+                return _Interval(bound, "repeated, O'Brien-Fleming spending", holds_watched=True)
+            case "anytime":
+                planned = self._planned_information(found)
+                bound = sequence_bound(1 / found.se**2, self._config.confidence, planned)
+                return _Interval(bound, "confidence sequence in information", holds_watched=True)
+            case _ if self._config.inference == "items":
+                # Welch's degrees of freedom are at least those of the smaller group.
+                return _Interval(
+                    float(-stdtrit(self._fewest_df, alpha / 2)),
+                    "Welch over items",
+                    holds_watched=False,
+                )
+            case _:
+                return _Interval(float(-ndtri(alpha / 2)), "Wald", holds_watched=False)
+
+    @property
+    def _fewest_df(self) -> float:
+        assert self._sides is not None
+        return float(min(len(self._sides[0]), len(self._sides[1])) - 1)
+
+    def _boundary(self, n_done: int) -> tuple[float, ...]:
+        """Give the bound at each look so far; looks come at planned numbers of batches alone."""
+        assert self._course is not None
+        n_judges = len(self._study.panel)
+        looks = self._course.looks(n_done // n_judges)
+        information = [self._information_at(n * n_judges) for n in looks]
+        known = [(n, i) for n, i in zip(looks, information, strict=True) if i > 0]
+        if not known:
+            return ()
+        times = [n / self._course.n_batches for n, _ in known]
+        return bounds(times, [i for _, i in known], alpha=1 - self._config.confidence)
+
+    def _information_at(self, n_told: int) -> float:
+        """Give 1/se² of the contrast after so many told questions; 0 where it was not estimable."""
+        if n_told not in self._information:
+            found = self._pooled(self._at(n_told)).pooled
+            is_known = found.status is FitStatus.OK and math.isfinite(found.se)
+            self._information[n_told] = 1 / found.se**2 if is_known else 0.0
+        return self._information[n_told]
+
+    def _planned_information(self, found: Contrast) -> float:
+        """Expect the information of the planned end from that of the first look."""
+        if self._course is None:
+            return 1 / found.se**2
+        n_judges = len(self._study.panel)
+        first = self._course.per_look
+        if len(self._batches) < first * n_judges:
+            return 1 / found.se**2 * self._course.n_batches * n_judges / len(self._batches)
+        seen = self._information_at(first * n_judges) or 1 / found.se**2
+        return seen * self._course.n_batches / first
+
+    def _looks_so_far(self, n_done: int) -> list[Json]:
+        if self._config.check != "group_sequential" or self._course is None:
+            return []
+        n_judges = len(self._study.panel)
+        looks = self._course.looks(n_done // n_judges)
+        return [
+            {"batches": n, "of": self._course.n_batches, "bound": bound}
+            for n, bound in zip(looks, self._boundary(n_done), strict=False)
+        ]
+
+    def _row(
+        self,
+        name: str,
+        fit: MarkovFit,
+        first: Sequence[int],
+        second: Sequence[int],
+        flags: set[str],
+    ) -> dict[str, Json]:
+        """Say what one judge's fit says, and what raw verdicts would have said."""
+        row = self._about(name, fit, flags)
+        above, below = _rated(fit, (first, second))
+        if not (above and below):
+            return row
+        own = group_contrast(fit, above, below, Inference(self._config.inference))
+        naive = naive_contrast(fit.source, above, below)
+        limit = naive_limit(fit, above, below) if not fit.reason else None
+        if limit is not None and limit.warns:
+            flags.add("naive_biased")
+        sensitivity: list[Json] = []
+        if own.prior_sensitive:
+            try:
+                scales = prior_sensitivity(fit, group_weights(above, below))
+            except DidNotConverge:  # with a weaker prior the data leave a direction open
+                flags.add("prior_inconclusive")
+            else:
+                sensitivity = [
+                    {"scale": scale, "est": one.est, "se": one.se, "p": one.p}
+                    for scale, one in zip(scales.scales, scales.contrasts, strict=True)
+                ]
+                if not scales.is_conclusive(1 - self._config.confidence):
+                    flags.add("prior_inconclusive")
+        return row | {
+            "contrast": {"est": own.est, "se": own.se, "z": own.z, "p": own.p},
+            "naive": {"est": naive.est, "se": naive.se, "z": naive.z, "p": naive.p},
+            "naive_limit": None
+            if limit is None
+            else {"exact": limit.exact, "slope": limit.slope, "curvature": limit.curvature},
+            "prior_sensitivity": sensitivity,
+        }
+
+    # --- units ------------------------------------------------------------------------------------
+
+    def _of_units(self, fits: Sequence[MarkovFit | None]) -> Estimate:
+        """Give each unit's quality, centred at the mean of all, pooled over judges by precision."""
+        config, n_units = self._config, len(self._names)
+        weight, total = np.zeros(n_units), np.zeros(n_units)
+        chances: list[Json] = []
+        flags, rows = set[str](), []
+        rng = self._study.seeds.stream(Stream.BOOTSTRAP, 0)
+        for panelist, fit in zip(self._study.panel, fits, strict=True):
+            if fit is None:
+                continue
+            rows.append(self._about(panelist.name, fit, flags))
+            if fit.reason:
+                continue
+            units = np.asarray(fit.items, dtype=np.int64)
+            centred, variance = _centred(fit)
+            is_known = variance > 0
+            weight[units[is_known]] += 1 / variance[is_known]
+            total[units[is_known]] += centred[is_known] / variance[is_known]
+            ranked = ranking(fit, rng, level=config.confidence)
+            first = {self._names[u]: p for u, p in zip(units, ranked.p_first.tolist(), strict=True)}
+            safety = naive_safety(fit)
+            chances.append(
+                {
+                    "judge": panelist.name,
+                    "first": first,
+                    "order": [self._names[units[i]] for i in ranked.order],
+                    "naive_is_safe": safety.is_safe,
+                    "gap": safety.gap,
+                    "needed": safety.needed,
+                }
+            )
+            if not safety.is_safe:
+                flags.add("naive_ranking_unsafe")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = np.where(weight > 0, total / weight, np.nan)
+            se = np.where(weight > 0, 1 / np.sqrt(weight), np.nan)
+        half = float(-ndtri((1 - config.confidence) / 2)) * se
+        n_known = int((weight > 0).sum())
+        status = Status.OK if n_known == n_units else Status.PARTIAL if n_known else Status.EMPTY
+        return Estimate(
+            name=config.name,
+            kind="markov_glmm",
+            target="units",
+            estimand="quality in logits above the mean of these items, judged by this panel",
+            names=tuple(self._names),
+            value=tuple(value.tolist()),
+            se=tuple(se.tolist()),
+            lower=tuple((value - half).tolist()),
+            upper=tuple((value + half).tolist()),
+            level=config.confidence,
+            interval="Wald",
+            watching_covered=False,
+            alpha_split="none",
+            family="each name by itself",
+            n_items=n_known,
+            n_answers=self._n_answers,
+            status=status,
+            flags=tuple(sorted(flags)),
+            diagnostics={"scale": "logit", "judges": rows, "ranking": chances, **self._missing()},
+        )
+
+    def _about(self, name: str, fit: MarkovFit, flags: set[str]) -> dict[str, Json]:
+        """Say what a judge is like: its memory, its spread, what it can't tell apart."""
+        flags |= set(fit.flags)
+        if fit.boundary:
+            flags.add("boundary")
+        slopes = fit.slopes
+        errors = dict(zip(fit.coef_names, fit.se.tolist(), strict=True))
+        robust = None if fit.reason else sandwich(fit)
+        if robust is not None and robust.disagrees:
+            flags.add("robust_disagrees")
+        n_slots = fit.source.order.shape[1] if len(fit.source) else 0
+        return {
+            "judge": name,
+            "n_batches": len(fit.source),
+            "n_ratings": int(fit.source.is_rated.sum()),
+            "carry_over": {k: {"est": v, "se": errors.get(k)} for k, v in slopes.items()},
+            "sigma_b": fit.sigma_b,
+            "boundary": fit.boundary,
+            "loglik": fit.loglik,
+            "reason": fit.reason,
+            "unanimous": {self._names[_unit(u)]: how for u, how in fit.unanimous.items()},
+            "profile": [] if fit.reason else position_profile(fit, n_slots).tolist(),
+            "robust_ratio": None
+            if robust is None or not robust.is_usable
+            else float(robust.ratio.max()),
+            "gradient_max": fit.gradient_max,
+            "iterations": fit.iterations,
+        }
+
+    # --- the rest -----------------------------------------------------------------------------------
+
+    @property
+    def _n_answers(self) -> int:
+        return sum(1 for _, rows in self._batches for *_, y in rows if y is not None and y == y)  # noqa: PLR0124  # nan
+
+    def _missing(self) -> dict[str, Json]:
+        n_told = len(self._batches)
+        share = self._n_missing / n_told if n_told else 0.0
+        arms = self._study.frame.arms
+        return {"n_batches_missing": self._n_missing, "missing_share": dict.fromkeys(arms, share)}
+
+    def _nothing(self) -> Sequence[Estimate]:
+        config = self._config
+        status = Status.EMPTY if not self._n_answers else Status.FAILED
+        return [
+            Estimate(
+                name=config.name,
+                kind="markov_glmm",
+                target="units" if self._sides is None else "groups",
+                estimand="nothing can be estimated yet",
+                names=(),
+                value=(),
+                se=(),
+                lower=(),
+                upper=(),
+                level=config.confidence,
+                interval="none",
+                watching_covered=False,
+                alpha_split="none",
+                family="",
+                n_items=0,
+                n_answers=self._n_answers,
+                status=status,
+                diagnostics=self._missing(),
+            )
+        ]
+
+
+def _threshold(scale: ScaleType, accept_from: float | None) -> float:
+    if scale is ScaleType.BOOLEAN:
+        return 0.5
+    if accept_from is None:
+        raise ValueError("task.accept_from: markov_glmm wants a yes and a no; give the lowest yes")
+    return accept_from
+
+
+def _sides(
+    contrast: GroupContrast | None, study: Study, names: Sequence[str]
+) -> tuple[list[int], list[int]] | None:
+    """Give the units of both sides of a contrast."""
+    if contrast is None:
+        return None
+    frame = study.frame
+    is_group = contrast.group is not None
+    labels = frame.groups if is_group else frame.arms
+    wanted = (contrast.group if is_group else contrast.arm, contrast.baseline)
+    for label in wanted:
+        if label not in labels:
+            what = "group" if is_group else "arm"
+            raise ValueError(
+                f"contrast: no {what} is named {label!r}; there are {', '.join(labels)}"
+            )
+    units = np.arange(len(names))
+    code = frame.group[units // frame.n_arms] if is_group else units % frame.n_arms
+    first, second = (np.flatnonzero(code == labels.index(str(label))).tolist() for label in wanted)
+    return first, second
+
+
+def _centred(fit: MarkovFit) -> tuple[Array, Array]:
+    """Give qualities above their mean, and their variances."""
+    v = len(fit.items)
+    centre = np.eye(v) - 1 / v
+    cov = centre @ fit.cov[:v, :v] @ centre
+    return centre @ fit.theta, np.diag(cov).copy()
+
+
+def _rated(
+    fit: MarkovFit, sides: tuple[Sequence[int], Sequence[int]]
+) -> tuple[list[Hashable], list[Hashable]]:
+    """Keep the units of each side that a judge has rated."""
+    rated = set(fit.items)
+    first, second = ([unit for unit in side if unit in rated] for side in sides)
+    return list(first), list(second)
+
+
+def _unit(item: Hashable) -> int:
+    assert isinstance(item, int)  # ratings here name units
+    return item
+
+
+def _unknown(reason: str) -> Contrast:
+    nan = math.nan
+    return Contrast(nan, nan, nan, nan, FitStatus.NOT_ESTIMABLE, reason)
+
+
+PLUGIN = Plugin(config=MarkovGlmmConfig, build=MarkovGlmm)

@@ -1,0 +1,319 @@
+"""The marginal likelihood of a judge with memory, its gradient and its information.
+
+A judge rates the items of a batch one after another; with item i in slot s of batch t,
+
+    logit P(y = 1 | the batch so far, b) = theta_i + x'phi + b,    b = sigma v,  v ~ N(0, 1),
+
+where x holds what the judge said before in this batch. Given b the probability of a batch is the
+product of its steps, so the lags enter as covariates and the likelihood of a batch is
+
+    L_t = ∫ exp h_t(v) dv,    h_t(v) = Σ_s (y eta - ln(1 + e^eta)) - v²/2 - ln(2π)/2.
+
+It is integrated by adaptive Gauss-Hermite quadrature around the mode of h_t. The gradient is that of
+the approximation, moving nodes included; the information is Louis's, over the nodes' weights.
+Parameters stand in one vector psi = (theta, phi, sigma) with p = v + q + 1 entries. The likelihood is
+even in sigma, which is therefore free to be negative on the way.
+
+Source: the model of [LD26]; quadrature [LP94]; information [L82].
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from estimators.batches import Layout
+from estimators.intervals import Array
+from estimators.quadrature import Rule
+
+_NOWHERE = -1e4
+"""Linear predictor of items that were not rated: their probability, its slope and their part of the
+likelihood are then exactly 0, and no mask is needed behind."""
+
+_FACTORS = 512
+"""Factors 1 + e^-|eta| ≤ 2 that are multiplied before the logarithm is taken: 2^512 is no overflow."""
+
+_CHUNK = 1 << 17
+"""Values (batches · nodes · items) that are worked on at once; these arrays then stay in cache."""
+
+_TOLERANCE = 1e-9
+"""Largest step of the last Newton iteration for the modes; its error is about the square."""
+
+
+class Logistic(NamedTuple):
+    """Of linear predictors: probability mu, its slope mu (1 - mu), and Σ ln(1 + e^eta)."""
+
+    mu: Array
+    slope: Array
+    softplus: Array
+
+
+def logistic(eta: Array) -> Logistic:
+    """Give probability and slope, and ln(1 + e^eta) summed over the last axis, without overflow."""
+    e = np.exp(-np.abs(eta))
+    one = 1 + e
+    starts = range(0, eta.shape[-1], _FACTORS)
+    softplus = np.maximum(eta, 0.0).sum(axis=-1)
+    for at in starts:
+        softplus += np.log(np.multiply.reduce(one[..., at : at + _FACTORS], axis=-1))
+    inverse = 1 / one
+    small = e * inverse
+    return Logistic(np.where(eta >= 0, inverse, small), small * inverse, softplus)
+
+
+class Modes(NamedTuple):
+    """Where each batch's integrand is highest, and its scale τ = 1/√(curvature), (n,)."""
+
+    at: Array
+    scale: Array
+
+
+def predictor(data: Layout, psi: Array) -> Array:
+    """Give theta_i + x'phi of each rating, (n, v)."""
+    v = data.n_items
+    eta = psi[:v] + data.x @ psi[v:-1]
+    return np.where(data.shown, eta, _NOWHERE)
+
+
+def modes(data: Layout, eta: Array, sigma: float, start: Array | None = None) -> Modes:
+    """Find the modes: sigma Σ(y - mu) = v.
+
+    Newton's method inside a bracket that shrinks: the equation's left side falls in v and lies
+    between sigma times -n and n. Where a step would leave the bracket, the bracket is halved.
+    """
+    total = data.y.sum(axis=1)
+    reach = abs(sigma) * data.shown.sum(axis=1) + 1
+    low, high = -reach, reach.copy()
+    v = np.zeros(len(data)) if start is None else np.clip(start, low, high)
+    for _ in range(100):
+        e = np.exp(-np.abs(eta + (sigma * v)[:, None]))
+        inverse = 1 / (1 + e)
+        mu = np.where(eta + (sigma * v)[:, None] >= 0, inverse, e * inverse)
+        curvature = 1 + sigma * sigma * (e * inverse * inverse).sum(axis=1)
+        gradient = sigma * (total - mu.sum(axis=1)) - v
+        low, high = np.where(gradient >= 0, v, low), np.where(gradient <= 0, v, high)
+        new = v + gradient / curvature
+        new = np.where((new >= low) & (new <= high), new, (low + high) / 2)
+        moved = np.abs(new - v).max(initial=0.0)
+        v = new
+        if moved <= _TOLERANCE:
+            break
+    slope = logistic(eta + (sigma * v)[:, None]).slope
+    return Modes(v, 1 / np.sqrt(1 + sigma * sigma * slope.sum(axis=1)))
+
+
+class Evaluation(NamedTuple):
+    """The log likelihood at psi, batch by batch.
+
+    Attributes
+    ----------
+    loglik : (n,) of each batch
+    score : (n, p) gradient of each batch's log likelihood
+    information : (p, p) summed over the batches, by Louis's identity
+    modes : of the batches, to start from next time
+    """
+
+    loglik: Array
+    score: Array
+    information: Array
+    modes: Modes
+
+    @property
+    def total(self) -> float:
+        """Log likelihood of all batches."""
+        return float(self.loglik.sum())
+
+    @property
+    def gradient(self) -> Array:
+        """Gradient of the log likelihood, (p,)."""
+        total: Array = self.score.sum(axis=0)
+        return total
+
+
+def log_likelihood(data: Layout, psi: Array, rule: Rule, start: Array | None = None) -> Array:
+    """Give each batch's log likelihood, (n,)."""
+    eta, sigma = predictor(data, psi), float(psi[-1])
+    at = modes(data, eta, sigma, start)
+    return np.concatenate(
+        [
+            _Nodes.of(data, eta, sigma, at, rule, part).loglik
+            for part in _parts(data, len(rule.nodes))
+        ]
+    )
+
+
+def evaluate(
+    data: Layout,
+    psi: Array,
+    rule: Rule,
+    *,
+    start: Array | None = None,
+    weights: Array | None = None,
+) -> Evaluation:
+    """Evaluate log likelihood, score and information at psi.
+
+    Parameters
+    ----------
+    start : (n,) modes to start from; None: 0
+    weights : (n,) how often each batch counts in the information; None: once. `loglik` and `score`
+        are of single batches, unweighted.
+
+    Cost: O(n k (v + p²)) for k nodes.
+    """
+    eta, sigma = predictor(data, psi), float(psi[-1])
+    at = modes(data, eta, sigma, start)
+    p = len(psi)
+    loglik, score = np.empty(len(data)), np.empty((len(data), p))
+    information = np.zeros((p, p))
+    for part in _parts(data, len(rule.nodes)):
+        nodes = _Nodes.of(data, eta, sigma, at, rule, part)
+        loglik[part] = nodes.loglik
+        score[part] = nodes.mean_score + _moving(data, eta, sigma, at, nodes, part)
+        w = None if weights is None else weights[part]
+        information += _information(nodes, data.x[part], w)
+    return Evaluation(loglik, score, information, at)
+
+
+def batch_information(data: Layout, psi: Array, rule: Rule, start: Array | None = None) -> Array:
+    """Give each batch's own information, (n, p, p)."""
+    eta, sigma = predictor(data, psi), float(psi[-1])
+    at = modes(data, eta, sigma, start)
+    v, p = data.n_items, len(psi)
+    found = np.empty((len(data), p, p))
+    for part in _parts(data, len(rule.nodes)):
+        nodes = _Nodes.of(data, eta, sigma, at, rule, part)
+        deviation = nodes.deviation
+        info = -(deviation.transpose(0, 2, 1) @ deviation)
+        one, by_v, by_vv = nodes.curvature_moments()
+        border = np.concatenate((data.x[part] * one[..., None], by_v[..., None]), axis=2)
+        info[:, range(v), range(v)] += one
+        info[:, :v, v:] += border
+        info[:, v:, :v] += border.transpose(0, 2, 1)
+        info[:, v:-1, v:-1] += data.x[part].transpose(0, 2, 1) @ border[..., :-1]
+        with_sigma = np.einsum("nvq,nv->nq", data.x[part], by_v)
+        info[:, v:-1, -1] += with_sigma
+        info[:, -1, v:-1] += with_sigma
+        info[:, -1, -1] += by_vv
+        found[part] = info
+    return found
+
+
+def _parts(data: Layout, n_nodes: int) -> list[slice]:
+    """Cut the batches into parts that fit the cache."""
+    step = max(1, _CHUNK // max(1, n_nodes * data.n_items))
+    return [slice(at, at + step) for at in range(0, len(data), step)]
+
+
+class _Nodes(NamedTuple):
+    """Some batches at their quadrature nodes.
+
+    `v`, `share` (posterior weight) and `rise` (derivative of h) are (n, k), `slope` is mu (1 - mu),
+    (n, k, v); `score` (n, k, p) the scores of the joint likelihood, `mean_score` their mean.
+    """
+
+    loglik: Array
+    v: Array
+    share: Array
+    rise: Array
+    slope: Array
+    score: Array
+    mean_score: Array
+    rule: Rule
+
+    @classmethod
+    def of(
+        cls, data: Layout, eta: Array, sigma: float, at: Modes, rule: Rule, part: slice
+    ) -> _Nodes:
+        y, eta, x = data.y[part], eta[part], data.x[part]
+        scale = at.scale[part]
+        v = rule.at(at.at[part], scale)
+        mu, slope, softplus = logistic(eta[:, None, :] + (sigma * v)[:, :, None])
+        height = (y * eta).sum(axis=1)[:, None] + sigma * v * y.sum(axis=1)[:, None] - softplus
+        bracket = height - v * v / 2 + (rule.log_weights - math.log(2 * math.pi) / 2)
+        top = bracket.max(axis=1)
+        share = np.exp(bracket - top[:, None])
+        mass = share.sum(axis=1)
+        share /= mass[:, None]
+        loglik = top + np.log(mass) + np.log(math.sqrt(2) * scale)
+        n_items = y.shape[1]
+        score = np.empty((*v.shape, n_items + x.shape[2] + 1))
+        residual = score[:, :, :n_items]
+        np.subtract(y[:, None, :], mu, out=residual)
+        score[:, :, n_items:-1] = residual @ x
+        by_batch = residual.sum(axis=2)
+        score[:, :, -1] = v * by_batch
+        mean_score = (share[:, None, :] @ score)[:, 0]
+        return cls(loglik, v, share, sigma * by_batch - v, slope, score, mean_score, rule)
+
+    @property
+    def deviation(self) -> Array:
+        """Scores less their mean, times √share: their products sum to the variance, (n, k, p)."""
+        deviation: Array = self.score - self.mean_score[:, None, :]
+        deviation *= np.sqrt(self.share)[:, :, None]
+        return deviation
+
+    def curvature_moments(self) -> tuple[Array, Array, Array]:
+        """Means of mu (1 - mu), of v times it, both (n, v), and of v² times its sum, (n,)."""
+        weights = np.stack((self.share, self.share * self.v), axis=1)
+        moments = weights @ self.slope
+        of_square = (weights[:, 1] * self.v * self.slope.sum(axis=2)).sum(axis=1)
+        return moments[:, 0], moments[:, 1], of_square
+
+
+def _information(nodes: _Nodes, x: Array, weights: Array | None) -> Array:
+    """Sum Louis's information: mean curvature of the joint likelihood less the scores' variance."""
+    one, by_v, by_vv = nodes.curvature_moments()
+    deviation = nodes.deviation
+    if weights is not None:
+        one, by_v, by_vv = one * weights[:, None], by_v * weights[:, None], by_vv * weights
+        deviation *= np.sqrt(weights)[:, None, None]
+    v = one.shape[1]
+    # Batch by batch, as products too small for BLAS to spread over threads: these wait for one
+    # another in a loop, which cost several times the work itself.
+    info: Array = -(deviation.transpose(0, 2, 1) @ deviation).sum(axis=0)
+    info[range(v), range(v)] += one.sum(axis=0)
+    weighted = x * one[..., None]
+    border = np.column_stack((weighted.sum(axis=0), by_v.sum(axis=0)))
+    info[:v, v:] += border
+    info[v:, :v] += border.T
+    info[v:-1, v:-1] += (x.transpose(0, 2, 1) @ weighted).sum(axis=0)
+    with_sigma = (by_v[:, None, :] @ x).sum(axis=(0, 1))
+    info[v:-1, -1] += with_sigma
+    info[-1, v:-1] += with_sigma
+    info[-1, -1] += by_vv.sum()
+    return info
+
+
+def _moving(data: Layout, eta: Array, sigma: float, at: Modes, nodes: _Nodes, part: slice) -> Array:
+    """Add what the score owes to the nodes' moving with psi, (n, p).
+
+    The rule is placed at the mode v with scale τ = H^(-1/2). Implicitly, with w = mu (1 - mu) and
+    w' = w (1 - 2 mu) at the mode, dv = -sigma Σ w d(eta)/H, and for sigma (Σ(y - mu) - sigma v Σw)/H;
+    dH = sigma² Σ w' (d(eta) + sigma dv), and for sigma 2 sigma Σw more. It vanishes as nodes are
+    added; for one node it is Laplace's -d ln(H)/2.
+    """
+    x, y, mode, scale = data.x[part], data.y[part], at.at[part], at.scale[part]
+    mu, w, _ = logistic(eta[part] + (sigma * mode)[:, None])
+    bend = w * (1 - 2 * mu)
+    spread = w.sum(axis=1)
+    to_mode = np.concatenate(
+        (
+            -sigma * w,
+            -sigma * (w[:, None, :] @ x)[:, 0],
+            ((y - mu).sum(axis=1) - sigma * mode * spread)[:, None],
+        ),
+        axis=1,
+    )
+    to_mode *= (scale * scale)[:, None]
+    bent = np.concatenate(
+        (bend, (bend[:, None, :] @ x)[:, 0], (mode * bend.sum(axis=1))[:, None]), axis=1
+    )
+    to_curvature = sigma**2 * (bent + (sigma * bend.sum(axis=1))[:, None] * to_mode)
+    to_curvature[:, -1] += 2 * sigma * spread
+    first = (nodes.share * nodes.rise).sum(axis=1)
+    second = math.sqrt(2) * (nodes.share * nodes.rise) @ nodes.rule.nodes
+    of_scale = -(1 / scale + second) * scale**3 / 2
+    moved: Array = first[:, None] * to_mode + of_scale[:, None] * to_curvature
+    return moved
