@@ -178,12 +178,17 @@ def without_ranges(schema: dict[str, Json]) -> dict[str, Json]:
 
     Source: developers.openai.com structured-outputs, supported properties.
     """
-    ranges = ("minimum", "maximum")
-    kept = {
-        name: {key: value for key, value in entry.items() if key not in ranges}
-        for name, entry in schema["properties"].items()
-    }
-    return {**schema, "properties": kept}
+    match schema:
+        case {"properties": dict(properties)}:
+            kept = {name: without_ranges(entry) for name, entry in properties.items()}
+            return {**schema, "properties": kept}
+        case {"items": dict(items)}:
+            return {**schema, "items": without_ranges(items)}
+        case _:
+            return {key: value for key, value in schema.items() if key not in _RANGES}
+
+
+_RANGES = ("minimum", "maximum")
 
 
 # --- Responses ---------------------------------------------------------------------------------

@@ -58,15 +58,18 @@ def storable(
 
     Refusals, truncations and parse failures are never stored, so that asking again asks. Without
     `keeps_text` (`output.keep.replies` other than `full`) the verdict alone is written anew, without
-    a word of the judge's own. What would not read back as the same verdict is not stored.
+    a word of the judge's own. What would not read back as the same verdict is not stored, and so
+    neither are verdicts on several units then, nor an answer that leaves units out.
     """
     if reply.finish is not Finish.STOP or reply.origin is not Origin.LIVE:
         return None
     reading = read(reply)
-    if isinstance(reading, Unreadable):
+    if isinstance(reading, Unreadable) or any(f.startswith("partial:") for f in reading.flags):
         return None
     if keeps_text:
         return reply
+    if len(reading.observations) > len(criteria):
+        return None
     bare = replace(reply, text=_verdict(reply, reading.observations, criteria, route))
     again = read(bare)
     if isinstance(again, Unreadable) or again.observations != reading.observations:
@@ -269,7 +272,7 @@ class Recheck:
     ) -> str | None:
         """Take in one question that was asked again; say why the run must end, if it must.
 
-        Values stand in the order of the criteria. A served model that is not named is not compared.
+        Values stand in the order of the criteria, unit by unit. A served model that is not named is not compared.
         """
         if cached_model and live_model and cached_model != live_model:
             return (
@@ -280,13 +283,14 @@ class Recheck:
         for index, (cached, live) in enumerate(pairs):
             if cached is None or live is None or cached == live:
                 continue
-            up, down = self._counts.get((judge, index), (0, 0))
+            criterion = index % len(self._criteria)
+            up, down = self._counts.get((judge, criterion), (0, 0))
             up, down = (up + 1, down) if live > cached else (up, down + 1)
-            self._counts[judge, index] = (up, down)
+            self._counts[judge, criterion] = (up, down)
             if log_evidence(up, down) >= self._bar:
                 way, n = ("higher", up) if up > down else ("lower", down)
                 return (
-                    f"{judge}: of {up + down} cached verdicts on {self._criteria[index]} that came "
+                    f"{judge}: of {up + down} cached verdicts on {self._criteria[criterion]} that came "
                     f"out otherwise when asked again, {n} came out {way}: the model behind it has "
                     f"changed: {_REMEDY}"
                 )
@@ -388,10 +392,12 @@ class CachedVerdicts:
                 self._cache.put(key, kept, self._about[query.judge])
             return ""
         stored, reading = found
+        before, now = (self._values(o) for o in (reading.observations, judged.observations))
+        both = [key for key in before if key in now]
         said = self._recheck.add(
             judge.name,
-            self._values(reading.observations),
-            self._values(judged.observations),
+            [before[key] for key in both],
+            [now[key] for key in both],
             stored.served_model,
             reply.served_model,
         )
@@ -412,9 +418,12 @@ class CachedVerdicts:
         reading = self._judges[query.judge].rubric.read(query, reply)
         return None if isinstance(reading, Unreadable) else (reply, reading)
 
-    def _values(self, observations: Sequence[Observation]) -> list[float | None]:
-        values = {seen.criterion: seen.value for seen in observations}
-        return [values.get(index) for index in range(len(self._criteria))]
+    def _values(self, observations: Sequence[Observation]) -> dict[tuple[int, int], float | None]:
+        """Give the verdicts by unit and criterion, those of one unit in the order of criteria."""
+        return {
+            (seen.unit, seen.criterion): seen.value
+            for seen in sorted(observations, key=lambda seen: (seen.unit, seen.criterion))
+        }
 
 
 def copies(fields: Sequence[Mapping[str, str | Chat]]) -> list[int]:
