@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -175,6 +175,34 @@ def _state(y: float | None) -> int:
     raise ValueError(f"y is {y!r}; it must be 1, 0, None (refused) or nan (unreadable)")
 
 
+class Balance(NamedTuple):
+    """How often what was shown where; refused and unreadable slots were shown too.
+
+    Attributes
+    ----------
+    slots : (v, s) times item i stood in slot s
+    pairs : (v, v) times item j came right after item i
+    asked, unrated : (s,) batches that reached the slot, and those without a rating there
+    """
+
+    slots: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+    asked: NDArray[np.int64]
+    unrated: NDArray[np.int64]
+
+
+def balance(of: Sequences) -> Balance:
+    """Count slots and neighbours, to see how even a design came out."""
+    v, width = len(of.items), of.order.shape[1]
+    is_shown = of.order != ABSENT
+    place = of.order * width + np.arange(width)
+    slots = np.bincount(place[is_shown], minlength=v * width).reshape(v, width)
+    is_pair = is_shown[:, 1:]
+    pair = of.order[:, :-1] * v + of.order[:, 1:]
+    pairs = np.bincount(pair[is_pair], minlength=v * v).reshape(v, v)
+    return Balance(slots, pairs, is_shown.sum(axis=0), (is_shown & ~of.is_rated).sum(axis=0))
+
+
 class Counts(NamedTuple):
     """What became of the slots: rated, refused, unreadable; followers of those left out."""
 
@@ -212,6 +240,10 @@ class Layout:
         """How many items, rated or not."""
         return int(self.y.shape[1])
 
+    def take(self, at: NDArray[np.int64]) -> Layout:
+        """Keep these rows; `counts` stay those of all."""
+        return replace(self, y=self.y[at], shown=self.shown[at], x=self.x[at], rows=self.rows[at])
+
     @property
     def unanimous(self) -> NDArray[np.int8]:
         """1 for items all of whose ratings accept, -1 all reject, else 0; (v,)."""
@@ -223,6 +255,8 @@ class Layout:
 
         Two items in one part are joined by a chain of batches. An item without ratings is a part.
         """
+        if self.shown.all(axis=1).any():
+            return np.zeros(self.n_items, dtype=np.int64)
         part = np.arange(self.n_items)
         for row in np.unique(self.shown, axis=0):
             met = np.unique(part[row])

@@ -20,7 +20,13 @@ from estimators.confidence_sequences import sequence_bound
 from estimators.group_sequential import bounds
 from estimators.intervals import Array
 from estimators.judge_pool import PooledContrast, pool_judges
-from estimators.markov_glmm import Contrast, FitStatus, MarkovFit, fit_markov_glmm
+from estimators.markov_glmm import (
+    Contrast,
+    FitStatus,
+    MarkovFit,
+    fit_markov_glmm,
+    fit_sequences,
+)
 from estimators.markov_inference import (
     Inference,
     group_contrast,
@@ -30,6 +36,7 @@ from estimators.markov_inference import (
     sandwich,
 )
 from estimators.markov_naive import naive_contrast, naive_limit
+from estimators.markov_prediction import predictive_check
 from estimators.markov_ranking import naive_safety, ranking
 from orchestrator.core.batches import batches_per_look, most_batches
 from orchestrator.core.errors import DidNotConverge
@@ -141,7 +148,7 @@ class MarkovGlmm:
         """Judge and ratings of each told question, in turn; no ratings where it brought none."""
         self._fits: dict[tuple[int, int], MarkovFit | None] = {}
         self._n_missing = 0
-        self._information: dict[int, float] = {}
+        self._seen: dict[int, Contrast] = {}
 
     def update(self, record: Record) -> None:
         """Take in one told question."""
@@ -155,15 +162,11 @@ class MarkovGlmm:
 
     def estimate(self) -> tuple[Estimate, ...]:
         """Give the contrast if one is asked for, and the units' qualities."""
-        n_done = len(self._batches)
-        fits = self._at(n_done)
+        fits = self._at(len(self._batches))
         if not any(fits):
             return tuple(self._nothing())
-        parts = []
-        if self._sides is not None:
-            parts.append(self._of_groups(fits, n_done))
-        parts.append(self._of_units(fits))
-        return tuple(parts)
+        parts = [] if self._sides is None else [self._of_groups()]
+        return (*parts, self._of_units(fits))
 
     # --- data -------------------------------------------------------------------------------------
 
@@ -222,12 +225,17 @@ class MarkovGlmm:
 
     # --- groups -----------------------------------------------------------------------------------
 
-    def _of_groups(self, fits: Sequence[MarkovFit | None], n_done: int) -> Estimate:
+    def _of_groups(self) -> Estimate:
+        """Compare the groups: with planned looks, as of the last of them."""
         assert self._sides is not None
         config, names = self._config, [p.name for p in self._study.panel]
+        n_all = len(self._batches)
+        n_done = self._n_at_look(n_all)
+        overrun = None if n_done == n_all else self._contrast_at(n_all)
+        fits = self._at(n_done)
         pooled = self._pooled(fits)
         found = pooled.pooled
-        is_known = found.status is FitStatus.OK and math.isfinite(found.se)
+        is_known = _is_known(found)
         interval = (
             self._interval(found, n_done)
             if is_known
@@ -242,7 +250,7 @@ class MarkovGlmm:
                 continue
             rows.append(self._row(name, fit, first, second, flags))
         if pooled.disagree:
-            flags.add("judges_disagree")
+            flags.add("contrast_differs_by_judge")
         if found.prior_sensitive:
             flags.add("prior_sensitive")
         items = "items like these" if config.inference == "items" else "these items"
@@ -262,7 +270,7 @@ class MarkovGlmm:
             alpha_split="none",
             family="one contrast",
             n_items=len(first) + len(second),
-            n_answers=self._n_answers,
+            n_answers=self._n_answers(n_done),
             status=Status.OK if is_known else Status.NOT_IDENTIFIED,
             flags=tuple(sorted(flags)),
             diagnostics={
@@ -279,9 +287,23 @@ class MarkovGlmm:
                 "left_out": list(pooled.left_out),
                 "reason": found.reason,
                 "looks": self._looks_so_far(n_done),
+                "with_overrun": None
+                if overrun is None
+                else {"n_batches": n_all, "est": overrun.est, "se": overrun.se, "z": overrun.z},
                 **self._missing(),
             },
         )
+
+    def _n_at_look(self, n_told: int) -> int:
+        """Say how many told questions the verdict reads: what came after the last look is overrun.
+
+        To look where no look is planned, as where money ends, would spend error that is not there.
+        """
+        if self._config.check != "group_sequential" or self._course is None:
+            return n_told
+        n_judges = len(self._study.panel)
+        looks = self._course.looks(n_told // n_judges)
+        return looks[-1] * n_judges if looks else n_told
 
     def _pooled(self, fits: Sequence[MarkovFit | None]) -> PooledContrast:
         assert self._sides is not None
@@ -337,13 +359,16 @@ class MarkovGlmm:
         times = [n / self._course.n_batches for n, _ in known]
         return bounds(times, [i for _, i in known], alpha=1 - self._config.confidence)
 
+    def _contrast_at(self, n_told: int) -> Contrast:
+        """Give the contrast after so many told questions."""
+        if n_told not in self._seen:
+            self._seen[n_told] = self._pooled(self._at(n_told)).pooled
+        return self._seen[n_told]
+
     def _information_at(self, n_told: int) -> float:
         """Give 1/se² of the contrast after so many told questions; 0 where it was not estimable."""
-        if n_told not in self._information:
-            found = self._pooled(self._at(n_told)).pooled
-            is_known = found.status is FitStatus.OK and math.isfinite(found.se)
-            self._information[n_told] = 1 / found.se**2 if is_known else 0.0
-        return self._information[n_told]
+        found = self._contrast_at(n_told)
+        return 1 / found.se**2 if _is_known(found) else 0.0
 
     def _planned_information(self, found: Contrast) -> float:
         """Expect the information of the planned end from that of the first look."""
@@ -361,9 +386,15 @@ class MarkovGlmm:
             return []
         n_judges = len(self._study.panel)
         looks = self._course.looks(n_done // n_judges)
+        known = [n for n in looks if self._information_at(n * n_judges)]
         return [
-            {"batches": n, "of": self._course.n_batches, "bound": bound}
-            for n, bound in zip(looks, self._boundary(n_done), strict=False)
+            {
+                "batches": n,
+                "of": self._course.n_batches,
+                "z": self._contrast_at(n * n_judges).z,
+                "bound": bound,
+            }
+            for n, bound in zip(known, self._boundary(n_done), strict=True)
         ]
 
     def _row(
@@ -400,9 +431,7 @@ class MarkovGlmm:
         return row | {
             "contrast": {"est": own.est, "se": own.se, "z": own.z, "p": own.p},
             "naive": {"est": naive.est, "se": naive.se, "z": naive.z, "p": naive.p},
-            "naive_limit": None
-            if limit is None
-            else {"exact": limit.exact, "slope": limit.slope, "curvature": limit.curvature},
+            "naive_limit": None if limit is None else limit._asdict(),
             "prior_sensitivity": sensitivity,
         }
 
@@ -415,10 +444,14 @@ class MarkovGlmm:
         chances: list[Json] = []
         flags, rows = set[str](), []
         rng = self._study.seeds.stream(Stream.BOOTSTRAP, 0)
-        for panelist, fit in zip(self._study.panel, fits, strict=True):
+        for judge, (panelist, fit) in enumerate(zip(self._study.panel, fits, strict=True)):
             if fit is None:
                 continue
-            rows.append(self._about(panelist.name, fit, flags))
+            chance = self._study.seeds.stream(Stream.BOOTSTRAP, 1 + judge)
+            prediction = _predicted(fit, chance)
+            rows.append(self._about(panelist.name, fit, flags) | {"prediction": prediction})
+            if prediction is not None and not prediction["passes"]:
+                flags.add("prediction_misses")
             if fit.reason:
                 continue
             units = np.asarray(fit.items, dtype=np.int64)
@@ -463,7 +496,7 @@ class MarkovGlmm:
             alpha_split="none",
             family="each name by itself",
             n_items=n_known,
-            n_answers=self._n_answers,
+            n_answers=self._n_answers(),
             status=status,
             flags=tuple(sorted(flags)),
             diagnostics={"scale": "logit", "judges": rows, "ranking": chances, **self._missing()},
@@ -484,11 +517,13 @@ class MarkovGlmm:
             "judge": name,
             "n_batches": len(fit.source),
             "n_ratings": int(fit.source.is_rated.sum()),
+            "n_items": int(fit.data.shown.any(axis=0).sum()),
             "carry_over": {k: {"est": v, "se": errors.get(k)} for k, v in slopes.items()},
             "sigma_b": fit.sigma_b,
             "boundary": fit.boundary,
             "loglik": fit.loglik,
             "reason": fit.reason,
+            "saturated": "saturated" in fit.flags,
             "unanimous": {self._names[_unit(u)]: how for u, how in fit.unanimous.items()},
             "profile": [] if fit.reason else position_profile(fit, n_slots).tolist(),
             "robust_ratio": None
@@ -500,9 +535,10 @@ class MarkovGlmm:
 
     # --- the rest -----------------------------------------------------------------------------------
 
-    @property
-    def _n_answers(self) -> int:
-        return sum(1 for _, rows in self._batches for *_, y in rows if y is not None and y == y)  # noqa: PLR0124  # nan
+    def _n_answers(self, n_told: int | None = None) -> int:
+        """Count the verdicts, or those of the first told questions."""
+        told = self._batches[:n_told]
+        return sum(1 for _, rows in told for *_, y in rows if y is not None and y == y)  # noqa: PLR0124  # nan
 
     def _missing(self) -> dict[str, Json]:
         n_told = len(self._batches)
@@ -512,7 +548,7 @@ class MarkovGlmm:
 
     def _nothing(self) -> Sequence[Estimate]:
         config = self._config
-        status = Status.EMPTY if not self._n_answers else Status.FAILED
+        status = Status.EMPTY if not self._n_answers() else Status.FAILED
         return [
             Estimate(
                 name=config.name,
@@ -530,7 +566,7 @@ class MarkovGlmm:
                 alpha_split="none",
                 family="",
                 n_items=0,
-                n_answers=self._n_answers,
+                n_answers=self._n_answers(),
                 status=status,
                 diagnostics=self._missing(),
             )
@@ -584,9 +620,53 @@ def _rated(
     return list(first), list(second)
 
 
+def _predicted(fit: MarkovFit, rng: np.random.Generator) -> dict[str, Json] | None:
+    """Say whether a fit to the first two thirds of a judge's batches predicts the last third.
+
+    None where there are few batches, or so many that it would hold a look up.
+    """
+    n, size = fit.source.order.shape
+    n_train = 2 * n // 3
+    if fit.reason or n < ENOUGH_TO_SPLIT or n * size > _MOST_PREDICTED:
+        return None
+    rows = np.arange(n)
+    try:
+        train = fit_sequences(
+            fit.source.take(rows[:n_train]),
+            lags=fit.lags,
+            quadrature=fit.quadrature,
+            penalty=fit.penalty,
+            near=fit,
+        )
+    except DidNotConverge:
+        return None
+    if train.reason:
+        return None
+    test = fit.source.take(rows[n_train:])
+    found = predictive_check(train, test, rng, copies=_COPIES)
+    terms = (*found.joint, *found.entropy)
+    return {
+        "n_held_out": len(test),
+        "n_terms": len(terms),
+        "missed": [one.name for one in terms if not one.is_inside],
+        "passes": found.passes,
+    }
+
+
+ENOUGH_TO_SPLIT = 30
+"""Batches of a judge from which on a third of them is predicted from the others."""
+
+_MOST_PREDICTED = 20_000
+_COPIES = 200
+
+
 def _unit(item: Hashable) -> int:
     assert isinstance(item, int)  # ratings here name units
     return item
+
+
+def _is_known(found: Contrast) -> bool:
+    return found.status is FitStatus.OK and math.isfinite(found.se)
 
 
 def _unknown(reason: str) -> Contrast:

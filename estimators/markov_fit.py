@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import linprog
+from scipy.special import logit
 
 from estimators.batches import Layout
 from estimators.intervals import Array
@@ -47,10 +48,13 @@ _LEVEL = 1e-7
 thousands of logits."""
 
 _LONGEST_STEP = 3.0
+_MOST_STEPS = 40
 _TOLERANCE = 2e-5
+_TOLERANCE_FEW = 1e-2
 _TOLERANCE_COARSE = 1e-9
 """Longest entry of the last step. Newton's error is then about its square; with the curvature of
-another rule convergence is linear, and the last step is about the error."""
+another rule convergence is linear, and the last step is about the error. Few nodes need only lead
+near."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +155,7 @@ def maximise(
     ----------
     data : at least one row
     quadrature : nodes; from `GUARDED` on more are taken where the integral needs them
-    start, modes : where to start; None: from a logistic fit without batch effects
+    start, modes : where to start; None: from the items' shares
     tolerance : longest entry of the last step
 
     Raises
@@ -165,18 +169,13 @@ def maximise(
     """
     v, q = data.n_items, len(data.names)
     precision = penalty.precision(v, q)
-    few = gauss_hermite(min(quadrature, _FEW_NODES))
-    first = Climb(data=data, precision=precision, rule=few)
+    steps = 0
     if start is None:
-        began = first.flat(np.zeros(v + q + 1), limit=3)
-        start = np.append(began.psi[:-1], _FIRST_SPREAD)
+        start = _first_guess(data)
         if quadrature > _FEW_NODES:
-            began = first.from_(start, None, tolerance=1e-2, limit=20)
-            start, modes, steps = began.psi, began.modes.at, began.iterations
-        else:
-            steps = 0
-    else:
-        steps = 0
+            few = Climb(data=data, precision=precision, rule=gauss_hermite(_FEW_NODES))
+            near = few.from_(start, None, tolerance=_TOLERANCE_FEW, limit=20)
+            start, modes, steps = near.psi, near.modes.at, near.iterations
     more = [n for n in _MORE_NODES if n > quadrature] if quadrature >= GUARDED else []
     for nodes in (quadrature, *more):
         climb = Climb(data=data, precision=precision, rule=gauss_hermite(nodes))
@@ -197,18 +196,20 @@ def maximise(
     if abs(top.psi[-1]) > RUNAWAY:
         message = f"the batches' spread is beyond {RUNAWAY:g} and still grows"
         raise NoMaximum(message, iterations=steps, residual=residual)
+    free = slice(v + q + 1 - top.is_boundary)
+    information = top.information
+    is_level = not np.linalg.eigvalsh(information[free, free])[0] > _LEVEL
+    if (nodes < _FEW_NODES or is_level) and not top.is_boundary:
+        information = climb.differenced_information(top.psi, top.modes.at)
+        is_level = not np.linalg.eigvalsh(information)[0] > _LEVEL
+    if is_level:
+        message = "the ratings leave some direction of the parameters open"
+        raise NoMaximum(message, iterations=steps, residual=residual)
     if not top.is_converged:
         message = f"no maximum of the likelihood after {steps} steps; gradient {residual:.2g}"
         raise DidNotConverge(message, iterations=steps, residual=residual)
     psi = np.append(top.psi[:-1], abs(top.psi[-1]))
     sign = np.append(np.ones(v + q), np.copysign(1.0, top.psi[-1]))
-    information = top.information
-    if nodes < _FEW_NODES and not top.is_boundary:
-        information = climb.differenced_information(top.psi, top.modes.at)
-    free = slice(len(psi) - top.is_boundary)
-    if not np.linalg.eigvalsh(information[free, free])[0] > _LEVEL:
-        message = "the ratings leave some direction of the parameters open"
-        raise NoMaximum(message, iterations=steps, residual=residual)
     return Maximum(
         psi=psi,
         loglik=top.loglik,
@@ -222,6 +223,13 @@ def maximise(
         nodes=nodes,
         quadrature_error=error,
     )
+
+
+def _first_guess(data: Layout) -> Array:
+    """Give each item the logit of its share, drawn in a little, no slopes, and some spread."""
+    n, accepted = data.shown.sum(axis=0), data.y.sum(axis=0)
+    theta = logit((accepted + 0.5) / (n + 1))
+    return np.concatenate((theta, np.zeros(len(data.names)), [_FIRST_SPREAD]))
 
 
 class Top(NamedTuple):
@@ -247,12 +255,15 @@ class Climb:
     ----------
     precision : (p, p) the penalty's Q
     weights : (n,) how often each batch counts; None: once
+    is_exact : take the curvature by differences, not by Louis's identity, which is that of the
+        integral and not of its approximation: dearer, for where they are far apart
     """
 
     data: Layout
     precision: Array
     rule: Rule
     weights: Array | None = None
+    is_exact: bool = False
 
     @property
     def _is_coarse(self) -> bool:
@@ -267,10 +278,14 @@ class Climb:
         """
         if self._is_coarse:
             tolerance = min(tolerance, _TOLERANCE_COARSE)
-        inside = self.from_(psi, modes, tolerance=tolerance, limit=100)
+        inside = self.from_(psi, modes, tolerance=tolerance, limit=_MOST_STEPS)
+        if not inside.is_converged and abs(inside.psi[-1]) <= RUNAWAY:
+            exact = replace(self, is_exact=True)
+            more = exact.from_(inside.psi, inside.modes.at, tolerance=tolerance, limit=_MOST_STEPS)
+            inside = more._replace(iterations=inside.iterations + more.iterations)
         if abs(inside.psi[-1]) > _NEAR_ZERO:
             return inside
-        flat = self.flat(inside.psi, limit=100)
+        flat = self.flat(inside.psi, limit=_MOST_STEPS)
         score_of_variance = -flat.information[-1, -1] / 2
         is_level = flat.objective >= inside.objective - 1e-9 * (1 + abs(inside.objective))
         steps = inside.iterations + flat.iterations
@@ -278,7 +293,8 @@ class Climb:
             return flat._replace(iterations=steps)
         if abs(inside.psi[-1]) < 1e-3 or not inside.is_converged:
             again = np.append(flat.psi[:-1], _FIRST_SPREAD)
-            inside = self.from_(again, None, tolerance=tolerance, limit=100)
+            inside = self.from_(again, None, tolerance=tolerance, limit=_MOST_STEPS)
+            steps += inside.iterations
         return inside._replace(iterations=steps)
 
     def flat(self, psi: Array, *, limit: int) -> Top:
@@ -320,24 +336,35 @@ class Climb:
     def differenced_information(self, psi: Array, modes: Array) -> Array:
         """Give the information by central differences of the exact gradient, (p, p)."""
         h = 1e-5
-        rows = [
-            self._at(psi - h * unit, modes).gradient - self._at(psi + h * unit, modes).gradient
-            for unit in np.eye(len(psi))
-        ]
+
+        def gradient(at: Array) -> Array:
+            found = evaluate(self.data, at, self.rule, start=modes)
+            return self._weighted(found.score)
+
+        rows = [gradient(psi - h * unit) - gradient(psi + h * unit) for unit in np.eye(len(psi))]
         found = np.stack(rows) / (2 * h)
-        symmetric: Array = (found + found.T) / 2
+        symmetric: Array = (found + found.T) / 2 + self.precision
         return symmetric
+
+    def _weighted(self, values: Array) -> Array:
+        """Sum over the batches, each as often as it counts."""
+        if self.weights is not None:
+            values = (values.T * self.weights).T
+        total: Array = values.sum(axis=0)
+        return total
 
     def _at(self, psi: Array, modes: Array | None, *, is_flat: bool = False) -> Top:
         found = evaluate(self.data, psi, self.rule, start=modes, weights=self.weights)
-        curved = found
-        if self._is_coarse and not is_flat:
+        information = found.information + self.precision
+        if self.is_exact and not is_flat:
+            information = self.differenced_information(psi, found.modes.at)
+        elif self._is_coarse and not is_flat:
             rule = gauss_hermite(_FEW_NODES)
             curved = evaluate(self.data, psi, rule, start=found.modes.at, weights=self.weights)
+            information = curved.information + self.precision
         pull = self.precision @ psi
-        w = np.ones(len(self.data)) if self.weights is None else self.weights
-        loglik = float((w * found.loglik).sum())
-        gradient = (w[:, None] * found.score).sum(axis=0) - pull
+        loglik = float(self._weighted(found.loglik))
+        gradient = self._weighted(found.score) - pull
         if is_flat:
             gradient[-1] = 0.0
         return Top(
@@ -346,7 +373,7 @@ class Climb:
             objective=loglik - float(psi @ pull) / 2,
             score=found.score,
             gradient=gradient,
-            information=curved.information + self.precision,
+            information=information,
             modes=found.modes,
             is_boundary=is_flat,
             is_converged=False,
@@ -379,11 +406,12 @@ def undetermined(data: Layout) -> NDArray[np.bool_]:
     found = np.zeros(q, dtype=bool)
     if not q or not len(data):
         return found
-    rated = data.x[data.shown]
-    patterns, which = np.unique(rated, axis=0, return_inverse=True)
-    x = np.column_stack((np.ones(len(patterns)), patterns))
-    n = np.bincount(which.ravel(), minlength=len(patterns))
-    accepted = np.bincount(which.ravel(), data.y[data.shown], minlength=len(patterns))
+    # Covariates are 0 or 1, so that a pattern is a number in binary.
+    word = (data.x @ 2.0 ** np.arange(q))[data.shown].astype(np.int64)
+    count, accepted = np.bincount(word), np.bincount(word, data.y[data.shown])
+    patterns = np.flatnonzero(count)
+    n, accepted = count[patterns], accepted[patterns]
+    x = np.column_stack((np.ones(len(patterns)), (patterns[:, None] >> np.arange(q)) & 1))
     _, values, directions = np.linalg.svd(x)
     rank = int((values > 1e-9 * values[0]).sum())
     found |= (np.abs(directions[rank:, 1:]) > 1e-9).any(axis=0)

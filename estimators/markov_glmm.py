@@ -46,6 +46,15 @@ SATURATED = 0.5
 """Share of unanimous items from which on a judge can't tell the items of this panel apart."""
 
 
+ONE_MAXIMUM = 200
+"""Ratings from which on a fit may start from an earlier one. In fewer the likelihood can have two
+maxima, one without spread and one with much of it, and which is found would depend on the start; such
+fits take milliseconds anyway."""
+
+LONGEST_SINGLE = 0.3
+"""Longest single step, in logits, that is near enough to a full fit."""
+
+
 class FitStatus(StrEnum):
     """Whether the data determine what was asked."""
 
@@ -258,7 +267,7 @@ def fit_sequences(
     if reason or is_open.any():
         prior = weak if reason else replace(weak, spread=None)
     start = modes = None
-    if near is not None and near.status is FitStatus.OK and len(data):
+    if near is not None and near.status is FitStatus.OK and data.shown.sum() >= ONE_MAXIMUM:
         start, modes = _carried(near, of, data)
     if not len(data):
         return _as_fit(
@@ -314,8 +323,8 @@ class Running(NamedTuple):
 
     @property
     def needs_refit(self) -> bool:
-        """Whether single steps have gone too far: ten batches, or a step of 0.3 logits."""
-        return self.n_batches >= 10 or self.longest > 0.3
+        """Whether single steps have gone too far: ten batches, or one that was too long."""
+        return self.n_batches >= 10 or self.longest > LONGEST_SINGLE
 
 
 def one_step(fit: MarkovFit, run: Running | None, ratings: Iterable[Rating]) -> Running:
@@ -341,15 +350,20 @@ def one_step(fit: MarkovFit, run: Running | None, ratings: Iterable[Rating]) -> 
         raise ValueError(f"the fit lacks item {min(unknown, key=str)!r}")
     nobody = np.zeros(0, dtype=np.int64)
     data = laid_out(fit.source.take(nobody).joined(more), fit.lags, names=fit.data.names)
-    found = evaluate(data, run.psi, gauss_hermite(fit.maximum.nodes))
-    information = run.information + found.information
-    step = ascent(information, found.gradient)
+    step, information = _step(run.psi, run.information, data, fit.maximum.nodes)
     return Running(
         run.psi + step,
         information,
         max(run.longest, float(np.abs(step).max(initial=0.0))),
         run.n_batches + len(more),
     )
+
+
+def _step(psi: Array, information: Array, more: Layout, nodes: int) -> tuple[Array, Array]:
+    """Give Newton's step for batches more, and the information with theirs."""
+    found = evaluate(more, psi, gauss_hermite(nodes))
+    together = information + found.information
+    return ascent(together, found.gradient), together
 
 
 def _left_open(
@@ -392,7 +406,15 @@ def _carried(near: MarkovFit, of: Sequences, data: Layout) -> tuple[Array, Array
             strict=True,
         )
     )
-    return start, np.array([known.get(of.batches[i], 0.0) for i in data.rows])
+    modes = [known.get(of.batches[i]) for i in data.rows]
+    is_new = np.array([mode is None for mode in modes])
+    if of.items == near.items and data.names == near.data.names:
+        more = data.take(np.flatnonzero(is_new))
+        step, _ = _step(start, near.maximum.information, more, near.maximum.nodes)
+        # Beyond that it is no good guess, and a full step from the fit is safer.
+        if np.abs(step).max(initial=0.0) <= LONGEST_SINGLE:
+            start += step
+    return start, np.array([mode or 0.0 for mode in modes])
 
 
 def _nothing(data: Layout) -> Maximum:

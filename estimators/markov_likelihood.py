@@ -35,7 +35,7 @@ likelihood are then exactly 0, and no mask is needed behind."""
 _FACTORS = 512
 """Factors 1 + e^-|eta| ≤ 2 that are multiplied before the logarithm is taken: 2^512 is no overflow."""
 
-_CHUNK = 1 << 17
+_CHUNK = 1 << 15
 """Values (batches · nodes · items) that are worked on at once; these arrays then stay in cache."""
 
 _TOLERANCE = 1e-9
@@ -52,15 +52,19 @@ class Logistic(NamedTuple):
 
 def logistic(eta: Array) -> Logistic:
     """Give probability and slope, and ln(1 + e^eta) summed over the last axis, without overflow."""
-    e = np.exp(-np.abs(eta))
+    # In place wherever it can be: fresh arrays of this size cost more than the arithmetic.
+    e = np.abs(eta)
+    np.negative(e, out=e)
+    np.exp(e, out=e)
     one = 1 + e
-    starts = range(0, eta.shape[-1], _FACTORS)
     softplus = np.maximum(eta, 0.0).sum(axis=-1)
-    for at in starts:
+    for at in range(0, eta.shape[-1], _FACTORS):
         softplus += np.log(np.multiply.reduce(one[..., at : at + _FACTORS], axis=-1))
-    inverse = 1 / one
-    small = e * inverse
-    return Logistic(np.where(eta >= 0, inverse, small), small * inverse, softplus)
+    inverse = np.reciprocal(one, out=one)
+    e *= inverse
+    mu = np.where(eta >= 0, inverse, e)
+    e *= inverse
+    return Logistic(mu, e, softplus)
 
 
 class Modes(NamedTuple):
@@ -136,12 +140,8 @@ def log_likelihood(data: Layout, psi: Array, rule: Rule, start: Array | None = N
     """Give each batch's log likelihood, (n,)."""
     eta, sigma = predictor(data, psi), float(psi[-1])
     at = modes(data, eta, sigma, start)
-    return np.concatenate(
-        [
-            _Nodes.of(data, eta, sigma, at, rule, part).loglik
-            for part in _parts(data, len(rule.nodes))
-        ]
-    )
+    parts = _parts(data, len(rule.nodes))
+    return np.concatenate([_at_nodes(data, eta, sigma, at, rule, part)[0] for part in parts])
 
 
 def evaluate(
@@ -206,6 +206,22 @@ def _parts(data: Layout, n_nodes: int) -> list[slice]:
     return [slice(at, at + step) for at in range(0, len(data), step)]
 
 
+def _at_nodes(
+    data: Layout, eta: Array, sigma: float, at: Modes, rule: Rule, part: slice
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Give log likelihood, nodes, their shares of it, and mu and mu (1 - mu) there."""
+    y, eta, scale = data.y[part], eta[part], at.scale[part]
+    v = rule.at(at.at[part], scale)
+    mu, slope, softplus = logistic(eta[:, None, :] + (sigma * v)[:, :, None])
+    height = (y * eta).sum(axis=1)[:, None] + sigma * v * y.sum(axis=1)[:, None] - softplus
+    bracket = height - v * v / 2 + (rule.log_weights - math.log(2 * math.pi) / 2)
+    top = bracket.max(axis=1)
+    share = np.exp(bracket - top[:, None])
+    mass = share.sum(axis=1)
+    share /= mass[:, None]
+    return top + np.log(mass) + np.log(math.sqrt(2) * scale), v, share, mu, slope
+
+
 class _Nodes(NamedTuple):
     """Some batches at their quadrature nodes.
 
@@ -226,17 +242,8 @@ class _Nodes(NamedTuple):
     def of(
         cls, data: Layout, eta: Array, sigma: float, at: Modes, rule: Rule, part: slice
     ) -> _Nodes:
-        y, eta, x = data.y[part], eta[part], data.x[part]
-        scale = at.scale[part]
-        v = rule.at(at.at[part], scale)
-        mu, slope, softplus = logistic(eta[:, None, :] + (sigma * v)[:, :, None])
-        height = (y * eta).sum(axis=1)[:, None] + sigma * v * y.sum(axis=1)[:, None] - softplus
-        bracket = height - v * v / 2 + (rule.log_weights - math.log(2 * math.pi) / 2)
-        top = bracket.max(axis=1)
-        share = np.exp(bracket - top[:, None])
-        mass = share.sum(axis=1)
-        share /= mass[:, None]
-        loglik = top + np.log(mass) + np.log(math.sqrt(2) * scale)
+        y, x = data.y[part], data.x[part]
+        loglik, v, share, mu, slope = _at_nodes(data, eta, sigma, at, rule, part)
         n_items = y.shape[1]
         score = np.empty((*v.shape, n_items + x.shape[2] + 1))
         residual = score[:, :, :n_items]

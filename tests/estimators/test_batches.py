@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimators.batches import ABSENT, laid_out, sequences
+from estimators.batches import ABSENT, balance, laid_out, sequences
 
 ROWS = [(0, 0, "b", 1), (0, 1, "a", 0), (0, 2, "c", 1), (1, 0, "c", 0), (1, 1, "b", 1)]
 
@@ -153,3 +153,12 @@ def test_items_are_connected_by_chains_of_batches():
     rows = [(n, s, item, 1) for n, pair in enumerate(pairs) for s, item in enumerate(pair)]
     data = laid_out(sequences([*rows, (9, 0, "lone", None)]), 1)
     assert data.components().tolist() == [0, 0, 1, 1, 0, 1, 2]
+
+
+def test_slots_and_neighbours_are_counted():
+    found = balance(sequences([*ROWS, (2, 0, "a", None), (2, 1, "c", 0)]))
+    assert found.slots.tolist() == [[1, 1, 0], [1, 1, 0], [1, 1, 1]]
+    assert found.pairs.tolist() == [[0, 0, 2], [1, 0, 0], [0, 1, 0]]
+    assert found.asked.tolist() == [3, 3, 1]
+    assert found.unrated.tolist() == [1, 0, 0]
+    assert balance(sequences([])).pairs.shape == (0, 0)

@@ -156,7 +156,7 @@ def test_nothing_overflows():
 
 @pytest.mark.parametrize("sigma", [0.5, 6.0, 40.0])
 def test_modes_are_found_however_steep_the_batches(sigma):
-    """A plain Newton iteration would jump to and fro."""
+    """A plain Newton iteration would jump back and forth."""
     data, psi = some(v=12, n=40, seed=3)
     at = modes(data, predictor(data, psi), sigma).at
     eta = predictor(data, psi) + (sigma * at)[:, None]

@@ -14,6 +14,7 @@ from estimators.confidence_sequences import sequence_bound
 from estimators.group_sequential import bounds
 from estimators.markov_fit import Penalty, maximise
 from estimators.markov_glmm import fit_sequences
+from estimators.markov_inference import Inference, group_contrast
 from estimators.markov_judge import simulate
 from estimators.markov_naive import naive_contrast
 from estimators.markov_prediction import predictive_check
@@ -191,3 +192,20 @@ def test_predictive_bounds_cover_only_with_the_estimates_error(measured):
     )
     assert ((cover >= 0.87) & (cover <= 0.99)).all()
     assert (frozen < cover).all()
+
+
+@pytest.mark.slow
+def test_claims_about_items_like_these_need_the_items_spread(measured):
+    """Items drawn anew in each run: Wald's test of the panel rejects half the time, Welch's does
+    not."""
+    rejected = {Inference.PANEL: [], Inference.ITEMS: []}
+    for run in range(300):
+        rng = np.random.default_rng([81, run])
+        theta = np.r_[-0.65 + 1.2 * rng.normal(size=15), -0.65 + 0.4 * rng.normal(size=15)]
+        fit = fit_sequences(shuffled(judge(theta), 60, rng), quadrature=7)
+        for inference, found in rejected.items():
+            found.append(group_contrast(fit, A, B, inference).p < 0.05)
+    panel, items = (float(np.mean(found)) for found in rejected.values())
+    measured("A/A with fresh items, N = 60: Wald > .4, Welch <= .05 + 3 SE", shown((panel, items)))
+    assert panel > 0.4
+    assert items <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 300)
