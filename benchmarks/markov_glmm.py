@@ -24,9 +24,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from estimators.batches import Sequences
-from estimators.markov_glmm import MarkovFit, fit_markov_glmm, fit_sequences, warm_start
 from estimators.markov_inference import bootstrap
 from estimators.markov_judge import MarkovJudge, simulate
+from estimators.markov_model import MarkovFit, fit_markov_glmm, fit_sequences, warm_start
 
 SIZES = ((30, 160, 0.1), (30, 1000, 0.8), (100, 300, 0.8))
 

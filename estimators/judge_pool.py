@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import chdtrc
 
 from estimators.disagreement import precision_mean
-from estimators.markov_glmm import Contrast, FitStatus
 from estimators.markov_inference import wald
+from estimators.markov_model import Contrast, FitStatus
 
 DISAGREEMENT = 0.1
 """p of Cochran's test below which judges are reported as disagreeing."""

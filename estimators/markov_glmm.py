@@ -1,489 +1,679 @@
-"""Who rates how, when a judge rates items one after another and remembers what it said.
+"""The estimator `markov_glmm`: batched ratings with the carry-over of the order modelled.
 
-A judge that reads several items in one call carries its last verdicts into the next: a mean of raw
-verdicts then depends on the order, and on how far the items of a group are spread. Here each item's
-quality is fitted together with the judge's memory and the mood of each call:
-
-    logit P(accept) = quality of the item + memory and start of the batch + effect of the batch.
-
-Qualities and their contrasts are for this judge and these items. The likelihood stands in
-`markov_likelihood`, its maximum in `markov_fit`, what follows from a fit in `markov_inference`.
+It keeps the ratings as they are told and fits them at looks, each judge by itself, always from the
+same start: so a look says the same whether the run went through or was taken up again.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import NamedTuple
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import ndtr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from scipy.special import ndtri, stdtrit
 
-from estimators.batches import MAX_LAGS, Counts, Layout, Rating, Sequences, laid_out, sequences
+from estimators.batches import Rating
+from estimators.confidence_sequences import sequence_bound
+from estimators.group_sequential import bounds
 from estimators.intervals import Array
-from estimators.markov_fit import (
-    QUADRATURE_TOLERANCE,
-    Maximum,
-    NoMaximum,
-    Penalty,
-    ascent,
-    maximise,
-    undetermined,
+from estimators.judge_pool import PooledContrast, pool_judges
+from estimators.markov_inference import (
+    Inference,
+    group_contrast,
+    group_weights,
+    position_profile,
+    prior_sensitivity,
+    sandwich,
 )
-from estimators.markov_likelihood import Modes, evaluate
-from estimators.quadrature import gauss_hermite
+from estimators.markov_model import (
+    Contrast,
+    FitStatus,
+    MarkovFit,
+    fit_markov_glmm,
+    fit_sequences,
+)
+from estimators.markov_naive import naive_contrast, naive_limit
+from estimators.markov_prediction import predictive_check
+from estimators.markov_ranking import naive_safety, ranking
+from orchestrator.core.batches import batches_per_look, most_batches
+from orchestrator.core.errors import DidNotConverge
+from orchestrator.core.estimate import Estimate, Status
+from orchestrator.core.ports import Plugin
+from orchestrator.core.query import Judged, Kind
+from orchestrator.core.records import Record
+from orchestrator.core.scale import ScaleType
+from orchestrator.core.seeds import Stream
+from orchestrator.core.study import Study
+from orchestrator.core.wire import Json
 
-WEAK = Penalty(mean=10.0, slopes=5.0, spread=5.0)
-"""Scales that keep numbers finite where the data leave level, slopes or spread open."""
-
-UNSTABLE_SPREAD = 4.0
-"""Spread of batches, in logits, beyond which a fit counts as unstable."""
-
-SATURATED = 0.5
-"""Share of unanimous items from which on a judge can't tell the items of this panel apart."""
-
-
-ONE_MAXIMUM = 200
-"""Ratings from which on a fit may start from an earlier one. In fewer the likelihood can have two
-maxima, one without spread and one with much of it, and which is found would depend on the start; such
-fits take milliseconds anyway."""
-
-LONGEST_SINGLE = 0.3
-"""Longest single step, in logits, that is near enough to a full fit."""
-
-
-class FitStatus(StrEnum):
-    """Whether the data determine what was asked."""
-
-    OK = "ok"
-    NOT_ESTIMABLE = "not_estimable"
+TRUNCATED = "partial:truncated"
+"""Flag of an answer that was cut: the units behind its last verdict were not rated."""
 
 
-class Contrast(NamedTuple):
-    """A weighted sum of item qualities, in logits, with Wald's test that it is 0.
-
-    `est` and `se` stand where they are finite; `z` and `p` are nan where the contrast is not
-    estimable, `reason` says why. `prior_sensitive`: it has weight on unanimous items, whose
-    quality the penalty's scale decides; see `markov_inference.prior_sensitivity`.
-    """
-
-    est: float
-    se: float
-    z: float
-    p: float
-    status: FitStatus = FitStatus.OK
-    reason: str = ""
-    prior_sensitive: bool = False
+def _count_or_auto(value: object) -> object:
+    if value in (None, "auto") or (type(value) is int and value > 0):
+        return value
+    raise ValueError(f"wants a whole number above 0 or auto, not {value!r}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class MarkovFit:
-    """One judge's fit.
-
-    Attributes
-    ----------
-    items : (v,) as they were named, ascending
-    coef_names : (v + q,) item names, then `lag1` … , `first` … , `miss1` …
-    coef, se, cov : (v + q,), (v + q,), (v + q, v + q); logits. `cov` is from the inverse of the
-        whole observed information, the spread's row included
-    sigma_b, se_sigma : standard deviation of batch effects; its standard error is nan at 0
-    loglik, penalised_loglik : at the maximum
-    boundary : sigma_b is 0, and the standard errors are those of a logistic regression
-    status, reason : whether the fit can be read, and why not
-    unanimous : "accept" or "reject" by item, where all its ratings are alike
-    undetermined : covariates that the data leave open, held by weak priors
-    component : (v,) which items common batches connect
-    flags : `saturated`, `unstable_spread`, `quadrature`, `undetermined`, as they hold
-    counts : slots by what became of them
-    lags, quadrature, penalty : as asked; `maximum.nodes` says how many nodes there were in the end
-    source, data, maximum : what it was fitted to, and the maximum with its diagnostics
-
-    Source: [LD26]; the penalty and what is done at the edges are ours.
-    """
-
-    items: tuple[Hashable, ...]
-    coef_names: tuple[str, ...]
-    coef: Array
-    se: Array
-    cov: Array
-    sigma_b: float
-    se_sigma: float
-    loglik: float
-    penalised_loglik: float
-    boundary: bool
-    status: FitStatus
-    reason: str
-    unanimous: Mapping[Hashable, str]
-    undetermined: tuple[str, ...]
-    component: NDArray[np.int64]
-    flags: tuple[str, ...]
-    counts: Counts
-    lags: int
-    quadrature: int
-    penalty: float | None
-    prior: Penalty
-    source: Sequences
-    data: Layout
-    maximum: Maximum
-
-    @property
-    def theta(self) -> Array:
-        """Item qualities, (v,), logits."""
-        return self.coef[: len(self.items)]
-
-    @property
-    def slopes(self) -> dict[str, float]:
-        """Covariates' slopes by name."""
-        v = len(self.items)
-        return dict(zip(self.coef_names[v:], self.coef[v:].tolist(), strict=True))
-
-    @property
-    def gradient_max(self) -> float:
-        """Largest entry of the objective's gradient at the solution."""
-        return float(np.abs(self.maximum.gradient).max(initial=0.0))
-
-    @property
-    def iterations(self) -> int:
-        """Newton steps taken."""
-        return self.maximum.iterations
-
-    def weights(self, of: Mapping[Hashable, float] | Sequence[float] | Array) -> Array:
-        """Lay out weights of items along `items`, (v,).
-
-        Raises
-        ------
-        ValueError
-            A name is unknown, or the number of weights is not that of the items.
-        """
-        if not isinstance(of, Mapping):
-            laid = np.asarray(of, dtype=np.float64)
-            if laid.shape != (len(self.items),):
-                raise ValueError(f"{laid.size} weights for {len(self.items)} items")
-            return laid
-        if unknown := set(of) - set(self.items):
-            raise ValueError(f"no ratings name item {min(unknown, key=str)!r}")
-        return np.array([float(of.get(item, 0.0)) for item in self.items])
-
-    def contrast(self, weights: Mapping[Hashable, float] | Sequence[float] | Array) -> Contrast:
-        """Estimate Σ w theta and test that it is 0.
-
-        se² = w' cov w with the whole covariance: qualities share the memory's and the spread's
-        error. Between items that no batches connect only the assumption about batch effects would
-        carry a comparison, so it is not made.
-
-        Parameters
-        ----------
-        weights : by item, or (v,) along `items`
-
-        Raises
-        ------
-        ValueError
-            See `weights`.
-        """
-        w = self.weights(weights)
-        v = len(w)
-        est = float(w @ self.theta)
-        variance = float(w @ self.cov[:v, :v] @ w)
-        se = math.sqrt(variance) if variance > 0 else math.nan
-        names = [item for item, each in zip(self.items, w, strict=True) if each]
-        is_sensitive = any(name in self.unanimous for name in names)
-        reason = self.reason
-        if not reason and self.component.any():
-            levels = np.bincount(self.component, w)
-            if np.abs(levels).max() > 1e-9 * np.abs(w).sum():
-                reason = "it compares items that no chain of batches connects"
-                est = se = np.nan
-        if not reason and math.isnan(se):
-            reason = "it has no weight on any item"
-        if reason:
-            return Contrast(est, se, np.nan, np.nan, FitStatus.NOT_ESTIMABLE, reason, is_sensitive)
-        z = est / se
-        return Contrast(est, se, z, float(2 * ndtr(-abs(z))), prior_sensitive=is_sensitive)
+class _Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-def fit_markov_glmm(
-    ratings: Iterable[Rating], *, lags: int = 1, quadrature: int = 15, penalty: float | None = 5.0
-) -> MarkovFit:
-    """Fit one judge's ratings in batches, with its memory of the last slots and batch effects.
+class GroupContrast(_Config):
+    """One group of items, or one arm, against another."""
+
+    group: str | None = None
+    arm: str | None = None
+    baseline: str
+
+    @model_validator(mode="after")
+    def _one_side(self) -> Self:
+        if (self.group is None) == (self.arm is None):
+            raise ValueError("wants group or arm, one of them")
+        return self
+
+
+class MarkovGlmmConfig(_Config):
+    """The keys of an estimate of kind `markov_glmm`.
 
     Parameters
     ----------
-    ratings : (batch, slot, item, y) in any order; y is 1 accept, 0 reject, None refused (the judge
-        remembers no rating), nan rated but unreadable. Slots count by their order in a batch
-    lags : depth of the memory, 0 to 5
-    quadrature : nodes; 1 is Laplace's approximation. From 15 on they are checked with twice as
-        many, and more are taken where it matters
-    penalty : scale in logits of a normal prior of item qualities around their mean, which keeps
-        unanimous items finite; it is O(1) against information that grows with the batches. None:
-        no prior
+    lags : depth of the judge's memory
+    quadrature : nodes of the integral over batch effects
+    penalty : scale in logits of the prior of qualities; None: none
+    contrast : groups or arms to compare; without one the units are ranked
+    inference : `panel` is about these items, `items` about items like these
+    accept_from : on a number scale, the lowest verdict that accepts; that of the task if None
+    check, blocks, block_length : None follows the stop rule and the policy
+    """
 
-    Returns
-    -------
-    MarkovFit, with a status in place of an error where the data leave something open: all items
-    unanimous, one batch, batches all of one opinion, no ratings. Numbers are then those under weak
-    priors.
+    name: str
+    kind: Literal["markov_glmm"] = "markov_glmm"
+    lags: Annotated[int, Field(ge=0, le=5)] = 1
+    quadrature: Annotated[int, Field(ge=1, le=41)] = 15
+    penalty: Annotated[float, Field(gt=0)] | None = 5.0
+    contrast: GroupContrast | None = None
+    inference: Literal["panel", "items"] = "panel"
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    accept_from: float | None = None
+    check: Literal["end", "anytime", "group_sequential"] | None = None
+    blocks: Annotated[int | Literal["auto"] | None, BeforeValidator(_count_or_auto)] = None
+    block_length: Annotated[int, Field(gt=0)] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """What is planned: batches of each judge at most, and after how many there is a look."""
+
+    n_batches: int
+    per_look: int
+
+    def looks(self, n_done: int) -> list[int]:
+        """List the looks so far, in batches of each judge, the planned end included."""
+        last = min(n_done, self.n_batches)
+        found = list(range(self.per_look, last + 1, self.per_look))
+        return found if last < self.n_batches or found[-1:] == [last] else [*found, last]
+
+
+class _Interval(NamedTuple):
+    factor: float
+    method: str
+    holds_watched: bool
+
+
+class MarkovGlmm:
+    """Fits each judge's batches with its memory, compares groups or ranks units, and pools judges.
 
     Raises
     ------
     ValueError
-        The ratings are malformed, or a setting is out of range.
-    DidNotConverge
-        The iteration found no maximum.
-
-    Source: [LD26]; [LP94] for the quadrature, [L82] for the information.
+        The study is not one of batches, has another scale than one with a yes and a no, or lacks a
+        group; `group_sequential` without a planned number of batches.
     """
-    return fit_sequences(sequences(ratings), lags=lags, quadrature=quadrature, penalty=penalty)
 
+    def __init__(self, config: MarkovGlmmConfig, study: Study) -> None:
+        if study.kind is not Kind.RATE_BATCH:
+            raise ValueError(f"estimate.kind: markov_glmm reads rate_batch, not {study.kind}")
+        self._config, self._study = config, study
+        (criterion,) = study.criteria
+        self._accepts = _threshold(criterion.scale.type, config.accept_from)
+        self._names = [study.frame.unit_name(u) for u in range(study.frame.n_units)]
+        self._sides = _sides(config.contrast, study, self._names)
+        self._course = self._planned()
+        self._batches: list[tuple[int, list[Rating]]] = []
+        """Judge and ratings of each told question, in turn; no ratings where it brought none."""
+        self._fits: dict[tuple[int, int], MarkovFit | None] = {}
+        self._n_missing = 0
+        self._seen: dict[int, Contrast] = {}
 
-def fit_sequences(
-    of: Sequences,
-    *,
-    lags: int = 1,
-    quadrature: int = 15,
-    penalty: float | None = 5.0,
-    near: MarkovFit | None = None,
-) -> MarkovFit:
-    """Fit batches that are sorted already; see `fit_markov_glmm`.
+    def update(self, record: Record) -> None:
+        """Take in one told question."""
+        ratings: list[Rating] = []
+        match record.outcome:
+            case Judged() as judged:
+                ratings = list(self._ratings(record, judged))
+            case _:
+                self._n_missing += 1
+        self._batches.append((record.query.judge, ratings))
 
-    Parameters
-    ----------
-    near : a fit to start from, of the same batches in part; it changes the way, not the result
-    """
-    if not 0 <= lags <= MAX_LAGS:
-        raise ValueError(f"lags is {lags}; it must be 0 to {MAX_LAGS}")
-    if not 1 <= quadrature <= 41:
-        raise ValueError(f"quadrature is {quadrature}; it must be 1 to 41 nodes")
-    if penalty is not None and not penalty > 0:
-        raise ValueError(f"penalty is {penalty}; it must be positive, or None")
-    data = laid_out(of, lags)
-    alike = data.unanimous
-    is_open = undetermined(data)
-    reason = _left_open(data, alike, is_open, penalty)
-    prior = Penalty(items=penalty)
-    weak = replace(WEAK, items=WEAK.items if penalty is None else penalty)
-    if reason or is_open.any():
-        prior = weak if reason else replace(weak, spread=None)
-    start = modes = None
-    if near is not None and near.status is FitStatus.OK and data.shown.sum() >= ONE_MAXIMUM:
-        start, modes = _carried(near, of, data)
-    if not len(data):
-        return _as_fit(
-            of, data, _nothing(data), (lags, quadrature, penalty), prior, is_open, reason
+    def estimate(self) -> tuple[Estimate, ...]:
+        """Give the contrast if one is asked for, and the units' qualities."""
+        fits = self._at(len(self._batches))
+        if not any(fits):
+            return tuple(self._nothing())
+        parts = [] if self._sides is None else [self._of_groups()]
+        return (*parts, self._of_units(fits))
+
+    # --- data -------------------------------------------------------------------------------------
+
+    def _ratings(self, record: Record, judged: Judged) -> Sequence[Rating]:
+        """Say what was said in each slot that was shown, as far as the answer goes."""
+        said = {o.slot: o.value for o in judged.observations}
+        last = max(said, default=-1)
+        found: list[Rating] = []
+        for slot, unit in enumerate(record.query.units):
+            if TRUNCATED in judged.flags and slot > last:
+                break
+            # Nobody can tell what the judge thought of a unit that its answer leaves out.
+            y = self._verdict(said[slot]) if slot in said else math.nan
+            found.append((record.q, slot, unit, y))
+        return found
+
+    def _verdict(self, value: float | None) -> float | None:
+        if value is None:
+            return None
+        return 1.0 if value >= self._accepts else 0.0
+
+    def _planned(self) -> _Course | None:
+        config = self._config
+        if config.blocks is None or config.block_length is None:
+            if config.check == "group_sequential":
+                raise ValueError("check: group_sequential wants the policy batch_design")
+            return None
+        n_batches = most_batches(self._study, config.blocks, config.block_length)
+        return _Course(n_batches, batches_per_look(n_batches, config.block_length))
+
+    def _at(self, n_told: int) -> list[MarkovFit | None]:
+        """Fit each judge to the first so many told questions; None where it rated nothing."""
+        return [self._fit(judge, n_told) for judge in range(len(self._study.panel))]
+
+    def _fit(self, judge: int, n_told: int) -> MarkovFit | None:
+        key = (judge, n_told)
+        if key not in self._fits:
+            config = self._config
+            ratings = [r for j, rows in self._batches[:n_told] if j == judge for r in rows]
+            try:
+                self._fits[key] = (
+                    fit_markov_glmm(
+                        ratings,
+                        lags=config.lags,
+                        quadrature=config.quadrature,
+                        penalty=config.penalty,
+                    )
+                    if ratings
+                    else None
+                )
+            except DidNotConverge:
+                self._fits[key] = None
+            for old in [k for k in self._fits if k[0] == judge and k != key]:
+                del self._fits[old]
+        return self._fits[key]
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    def _of_groups(self) -> Estimate:
+        """Compare the groups: with planned looks, as of the last of them."""
+        assert self._sides is not None
+        config, names = self._config, [p.name for p in self._study.panel]
+        n_all = len(self._batches)
+        n_done = self._n_at_look(n_all)
+        later = None if n_done == n_all else self._contrast_at(n_all)
+        fits = self._at(n_done)
+        pooled = self._pooled(fits)
+        found = pooled.pooled
+        is_known = _is_known(found)
+        interval = (
+            self._interval(found, n_done)
+            if is_known
+            else _Interval(math.nan, "none", holds_watched=False)
         )
-    try:
-        top = maximise(
-            data,
-            quadrature=quadrature,
-            penalty=prior,
-            start=start,
-            modes=modes,
+        half = interval.factor * found.se if is_known else math.nan
+        first, second = self._sides
+        label = f"{config.contrast.group or config.contrast.arm} - {config.contrast.baseline}"  # type: ignore[union-attr]
+        rows, flags = [], set[str]()
+        for name, fit in zip(names, fits, strict=True):
+            if fit is None:
+                continue
+            rows.append(self._row(name, fit, first, second, flags))
+        if pooled.disagree:
+            flags.add("contrast_differs_by_judge")
+        if found.prior_sensitive:
+            flags.add("prior_sensitive")
+        items = "items like these" if config.inference == "items" else "these items"
+        return Estimate(
+            name=config.name,
+            kind="markov_glmm",
+            target="groups",
+            estimand=f"difference of mean quality in logits, {items}, judged by this panel",
+            names=(label,),
+            value=(found.est,),
+            se=(found.se if is_known else math.nan,),
+            lower=(found.est - half,),
+            upper=(found.est + half,),
+            level=config.confidence,
+            interval=interval.method,
+            watching_covered=interval.holds_watched,
+            alpha_split="none",
+            family="one contrast",
+            n_items=len(first) + len(second),
+            n_answers=self._n_answers(n_done),
+            status=Status.OK if is_known else Status.NOT_IDENTIFIED,
+            flags=tuple(sorted(flags)),
+            diagnostics={
+                "scale": "logit",
+                "z": found.z,
+                "p": found.p,
+                "judges": rows,
+                "pool": {
+                    "q": pooled.q,
+                    "df": pooled.df,
+                    "p": pooled.q_p,
+                    "holm": dict(pooled.holm),
+                },
+                "left_out": list(pooled.left_out),
+                "reason": found.reason,
+                "looks": self._looks_so_far(n_done),
+                "after_last_look": None
+                if later is None
+                else {"n_batches": n_all, "est": later.est, "se": later.se, "z": later.z},
+                **self._missing(),
+            },
         )
-    except NoMaximum as exc:
-        reason = str(exc)
-        prior = weak
-        top = maximise(data, quadrature=quadrature, penalty=prior)
-    return _as_fit(of, data, top, (lags, quadrature, penalty), prior, is_open, reason)
 
+    def _n_at_look(self, n_told: int) -> int:
+        """Say how many told questions the verdict reads: what came after the last look is left out.
 
-def warm_start(fit: MarkovFit, ratings: Iterable[Rating]) -> MarkovFit:
-    """Fit the ratings so far and these batches more, from where the fit so far stands.
+        To look where no look is planned, as where money ends, would spend error that is not there.
+        """
+        if self._config.check != "group_sequential" or self._course is None:
+            return n_told
+        n_judges = len(self._study.panel)
+        looks = self._course.looks(n_told // n_judges)
+        return looks[-1] * n_judges if looks else n_told
 
-    It equals the cold fit of all ratings to the tolerance of both, in fewer steps.
+    def _pooled(self, fits: Sequence[MarkovFit | None]) -> PooledContrast:
+        assert self._sides is not None
+        how = Inference(self._config.inference)
+        found: dict[str, Contrast] = {}
+        for panelist, fit in zip(self._study.panel, fits, strict=True):
+            if fit is None:
+                found[panelist.name] = _unknown("it rated nothing, or its fit found no maximum")
+                continue
+            first, second = _rated(fit, self._sides)
+            if first and second:
+                found[panelist.name] = group_contrast(fit, first, second, how)
+            else:
+                found[panelist.name] = _unknown("a group has no rated items")
+        return pool_judges(found)
 
-    Raises
-    ------
-    ValueError
-        Ratings are malformed, or a batch is there already: a batch is told whole.
-    DidNotConverge
-        The iteration found no maximum.
-    """
-    of = fit.source.joined(sequences(ratings))
-    return fit_sequences(
-        of, lags=fit.lags, quadrature=fit.quadrature, penalty=fit.penalty, near=fit
-    )
-
-
-class Running(NamedTuple):
-    """Estimates that are carried along between full fits.
-
-    Attributes
-    ----------
-    psi, information : (p,), (p, p), as in `markov_fit.Maximum`
-    longest : longest entry of the steps since the full fit
-    n_batches : batches taken since then
-    """
-
-    psi: Array
-    information: Array
-    longest: float = 0.0
-    n_batches: int = 0
+    def _interval(self, found: Contrast, n_done: int) -> _Interval:
+        """Say how many standard errors the interval is wide, and by which method."""
+        alpha = 1 - self._config.confidence
+        match self._config.check:
+            case "group_sequential":
+                looks = self._boundary(n_done)
+                bound = looks[-1] if looks else math.inf
+                return _Interval(bound, "repeated, O'Brien-Fleming spending", holds_watched=True)
+            case "anytime":
+                planned = self._planned_information(found)
+                bound = sequence_bound(1 / found.se**2, self._config.confidence, planned)
+                return _Interval(bound, "confidence sequence in information", holds_watched=True)
+            case _ if self._config.inference == "items":
+                # Welch's degrees of freedom are at least those of the smaller group.
+                return _Interval(
+                    float(-stdtrit(self._fewest_df, alpha / 2)),
+                    "Welch over items",
+                    holds_watched=False,
+                )
+            case _:
+                return _Interval(float(-ndtri(alpha / 2)), "Wald", holds_watched=False)
 
     @property
-    def needs_refit(self) -> bool:
-        """Whether single steps have gone too far: ten batches, or one that was too long."""
-        return self.n_batches >= 10 or self.longest > LONGEST_SINGLE
+    def _fewest_df(self) -> float:
+        assert self._sides is not None
+        return float(min(len(self._sides[0]), len(self._sides[1])) - 1)
 
+    def _boundary(self, n_done: int) -> tuple[float, ...]:
+        """Give the bound at each look so far; looks come at planned numbers of batches alone."""
+        assert self._course is not None
+        n_judges = len(self._study.panel)
+        looks = self._course.looks(n_done // n_judges)
+        information = [self._information_at(n * n_judges) for n in looks]
+        known = [(n, i) for n, i in zip(looks, information, strict=True) if i > 0]
+        if not known:
+            return ()
+        times = [n / self._course.n_batches for n, _ in known]
+        return bounds(times, [i for _, i in known], alpha=1 - self._config.confidence)
 
-def one_step(fit: MarkovFit, run: Running | None, ratings: Iterable[Rating]) -> Running:
-    """Take batches more into account by one Newton step: psi + (I + I_new)⁻¹ g_new.
+    def _contrast_at(self, n_told: int) -> Contrast:
+        """Give the contrast after so many told questions."""
+        if n_told not in self._seen:
+            self._seen[n_told] = self._pooled(self._at(n_told)).pooled
+        return self._seen[n_told]
 
-    At the maximum the gradient of the old batches is 0, so that their information is all that is
-    needed of them. The cost does not depend on their number.
+    def _information_at(self, n_told: int) -> float:
+        """Give 1/se² of the contrast after so many told questions; 0 where it was not estimable."""
+        found = self._contrast_at(n_told)
+        return 1 / found.se**2 if _is_known(found) else 0.0
 
-    Parameters
-    ----------
-    fit : the last full fit
-    run : where earlier steps ended; None: none yet
-    ratings : whole batches of the fit's items
+    def _planned_information(self, found: Contrast) -> float:
+        """Expect the information of the planned end from that of the first look."""
+        if self._course is None:
+            return 1 / found.se**2
+        n_judges = len(self._study.panel)
+        first = self._course.per_look
+        if len(self._batches) < first * n_judges:
+            return 1 / found.se**2 * self._course.n_batches * n_judges / len(self._batches)
+        seen = self._information_at(first * n_judges) or 1 / found.se**2
+        return seen * self._course.n_batches / first
 
-    Raises
-    ------
-    ValueError
-        Ratings are malformed or name an item that the fit lacks.
-    """
-    run = Running(fit.maximum.psi, fit.maximum.information) if run is None else run
-    more = sequences(ratings)
-    if unknown := set(more.items) - set(fit.items):
-        raise ValueError(f"the fit lacks item {min(unknown, key=str)!r}")
-    nobody = np.zeros(0, dtype=np.int64)
-    data = laid_out(fit.source.take(nobody).joined(more), fit.lags, names=fit.data.names)
-    step, information = _step(run.psi, run.information, data, fit.maximum.nodes)
-    return Running(
-        run.psi + step,
-        information,
-        max(run.longest, float(np.abs(step).max(initial=0.0))),
-        run.n_batches + len(more),
-    )
-
-
-def _step(psi: Array, information: Array, more: Layout, nodes: int) -> tuple[Array, Array]:
-    """Give Newton's step for batches more, and the information with theirs."""
-    found = evaluate(more, psi, gauss_hermite(nodes))
-    together = information + found.information
-    return ascent(together, found.gradient), together
-
-
-def _left_open(
-    data: Layout, alike: NDArray[np.int8], is_open: NDArray[np.bool_], penalty: float | None
-) -> str:
-    """Say what the data leave open altogether; empty: nothing."""
-    is_rated = data.shown.any(axis=0)
-    if not is_rated.any():
-        return "there are no ratings"
-    if alike[is_rated].all():
-        return "every item is unanimous"
-    if len(data) == 1:
-        return "there is one batch, whose effect can't be told from the items' level"
-    if data.shown.sum(axis=1).max() == 1:
-        return "no batch has two ratings, so that batch effects can't be told from chance"
-    if penalty is None and (alike.any() or not is_rated.all()):
-        return "unanimous and unrated items have no finite estimate without a penalty"
-    if penalty is None and is_open.any():
-        names = ", ".join(data.names[j] for j in np.flatnonzero(is_open))
-        return f"without a penalty these have no finite estimate: {names}"
-    return ""
-
-
-def _carried(near: MarkovFit, of: Sequences, data: Layout) -> tuple[Array, Array]:
-    """Carry a fit's parameters and modes over to the parameters and batches of another."""
-    quality = dict(zip(near.items, near.theta.tolist(), strict=True))
-    level = float(near.theta.mean())
-    slopes = near.slopes
-    start = np.array(
-        [
-            *(quality.get(item, level) for item in of.items),
-            *(slopes.get(name, 0.0) for name in data.names),
-            near.sigma_b,
+    def _looks_so_far(self, n_done: int) -> list[Json]:
+        if self._config.check != "group_sequential" or self._course is None:
+            return []
+        n_judges = len(self._study.panel)
+        looks = self._course.looks(n_done // n_judges)
+        known = [n for n in looks if self._information_at(n * n_judges)]
+        return [
+            {
+                "batches": n,
+                "of": self._course.n_batches,
+                "z": self._contrast_at(n * n_judges).z,
+                "bound": bound,
+            }
+            for n, bound in zip(known, self._boundary(n_done), strict=True)
         ]
-    )
-    known = dict(
-        zip(
-            (near.source.batches[i] for i in near.data.rows),
-            near.maximum.modes.at.tolist(),
-            strict=True,
+
+    def _row(
+        self,
+        name: str,
+        fit: MarkovFit,
+        first: Sequence[int],
+        second: Sequence[int],
+        flags: set[str],
+    ) -> dict[str, Json]:
+        """Say what one judge's fit says, and what raw verdicts would have said."""
+        row = self._about(name, fit, flags)
+        above, below = _rated(fit, (first, second))
+        if not (above and below):
+            return row
+        own = group_contrast(fit, above, below, Inference(self._config.inference))
+        naive = naive_contrast(fit.source, above, below)
+        limit = naive_limit(fit, above, below) if not fit.reason else None
+        if limit is not None and limit.warns:
+            flags.add("naive_biased")
+        sensitivity: list[Json] = []
+        if own.prior_sensitive:
+            try:
+                scales = prior_sensitivity(fit, group_weights(above, below))
+            except DidNotConverge:  # with a weaker prior the data leave a direction open
+                flags.add("prior_inconclusive")
+            else:
+                sensitivity = [
+                    {"scale": scale, "est": one.est, "se": one.se, "p": one.p}
+                    for scale, one in zip(scales.scales, scales.contrasts, strict=True)
+                ]
+                if not scales.is_conclusive(1 - self._config.confidence):
+                    flags.add("prior_inconclusive")
+        return row | {
+            "contrast": {"est": own.est, "se": own.se, "z": own.z, "p": own.p},
+            "naive": {"est": naive.est, "se": naive.se, "z": naive.z, "p": naive.p},
+            "naive_limit": None if limit is None else limit._asdict(),
+            "prior_sensitivity": sensitivity,
+        }
+
+    # --- units ------------------------------------------------------------------------------------
+
+    def _of_units(self, fits: Sequence[MarkovFit | None]) -> Estimate:
+        """Give each unit's quality, centred at the mean of all, pooled over judges by precision."""
+        config, n_units = self._config, len(self._names)
+        weight, total = np.zeros(n_units), np.zeros(n_units)
+        chances: list[Json] = []
+        flags, rows = set[str](), []
+        rng = self._study.seeds.stream(Stream.BOOTSTRAP, 0)
+        for judge, (panelist, fit) in enumerate(zip(self._study.panel, fits, strict=True)):
+            if fit is None:
+                continue
+            chance = self._study.seeds.stream(Stream.BOOTSTRAP, 1 + judge)
+            prediction = _predicted(fit, chance)
+            rows.append(self._about(panelist.name, fit, flags) | {"prediction": prediction})
+            if prediction is not None and not prediction["passes"]:
+                flags.add("prediction_misses")
+            if fit.reason:
+                continue
+            units = np.asarray(fit.items, dtype=np.int64)
+            centred, variance = _centred(fit)
+            is_known = variance > 0
+            weight[units[is_known]] += 1 / variance[is_known]
+            total[units[is_known]] += centred[is_known] / variance[is_known]
+            ranked = ranking(fit, rng, level=config.confidence)
+            first = {self._names[u]: p for u, p in zip(units, ranked.p_first.tolist(), strict=True)}
+            safety = naive_safety(fit)
+            chances.append(
+                {
+                    "judge": panelist.name,
+                    "first": first,
+                    "order": [self._names[units[i]] for i in ranked.order],
+                    "naive_is_safe": safety.is_safe,
+                    "gap": safety.gap,
+                    "needed": safety.needed,
+                }
+            )
+            if not safety.is_safe:
+                flags.add("naive_ranking_unsafe")
+        with np.errstate(divide="ignore", invalid="ignore"):
+            value = np.where(weight > 0, total / weight, np.nan)
+            se = np.where(weight > 0, 1 / np.sqrt(weight), np.nan)
+        half = float(-ndtri((1 - config.confidence) / 2)) * se
+        n_known = int((weight > 0).sum())
+        status = Status.OK if n_known == n_units else Status.PARTIAL if n_known else Status.EMPTY
+        return Estimate(
+            name=config.name,
+            kind="markov_glmm",
+            target="units",
+            estimand="quality in logits above the mean of these items, judged by this panel",
+            names=tuple(self._names),
+            value=tuple(value.tolist()),
+            se=tuple(se.tolist()),
+            lower=tuple((value - half).tolist()),
+            upper=tuple((value + half).tolist()),
+            level=config.confidence,
+            interval="Wald",
+            watching_covered=False,
+            alpha_split="none",
+            family="each name by itself",
+            n_items=n_known,
+            n_answers=self._n_answers(),
+            status=status,
+            flags=tuple(sorted(flags)),
+            diagnostics={"scale": "logit", "judges": rows, "ranking": chances, **self._missing()},
         )
-    )
-    modes = [known.get(of.batches[i]) for i in data.rows]
-    is_new = np.array([mode is None for mode in modes])
-    if of.items == near.items and data.names == near.data.names:
-        more = data.take(np.flatnonzero(is_new))
-        step, _ = _step(start, near.maximum.information, more, near.maximum.nodes)
-        # Beyond that it is no good guess, and a full step from the fit is safer.
-        if np.abs(step).max(initial=0.0) <= LONGEST_SINGLE:
-            start += step
-    return start, np.array([mode or 0.0 for mode in modes])
+
+    def _about(self, name: str, fit: MarkovFit, flags: set[str]) -> dict[str, Json]:
+        """Say what a judge is like: its memory, its spread, what it can't tell apart."""
+        flags |= set(fit.flags)
+        if fit.boundary:
+            flags.add("boundary")
+        slopes = fit.slopes
+        errors = dict(zip(fit.coef_names, fit.se.tolist(), strict=True))
+        robust = None if fit.reason else sandwich(fit)
+        if robust is not None and robust.disagrees:
+            flags.add("robust_disagrees")
+        n_slots = fit.source.order.shape[1] if len(fit.source) else 0
+        return {
+            "judge": name,
+            "n_batches": len(fit.source),
+            "n_ratings": int(fit.source.is_rated.sum()),
+            "n_items": int(fit.data.shown.any(axis=0).sum()),
+            "carry_over": {k: {"est": v, "se": errors.get(k)} for k, v in slopes.items()},
+            "sigma_b": fit.sigma_b,
+            "boundary": fit.boundary,
+            "loglik": fit.loglik,
+            "reason": fit.reason,
+            "saturated": "saturated" in fit.flags,
+            "unanimous": {self._names[_unit(u)]: how for u, how in fit.unanimous.items()},
+            "profile": [] if fit.reason else position_profile(fit, n_slots).tolist(),
+            "robust_ratio": None
+            if robust is None or not robust.is_usable
+            else float(robust.ratio.max()),
+            "gradient_max": fit.gradient_max,
+            "iterations": fit.iterations,
+        }
+
+    # --- the rest -----------------------------------------------------------------------------------
+
+    def _n_answers(self, n_told: int | None = None) -> int:
+        """Count the verdicts, or those of the first told questions."""
+        told = self._batches[:n_told]
+        return sum(1 for _, rows in told for *_, y in rows if y is not None and y == y)  # noqa: PLR0124  # nan
+
+    def _missing(self) -> dict[str, Json]:
+        n_told = len(self._batches)
+        share = self._n_missing / n_told if n_told else 0.0
+        arms = self._study.frame.arms
+        return {"n_batches_missing": self._n_missing, "missing_share": dict.fromkeys(arms, share)}
+
+    def _nothing(self) -> Sequence[Estimate]:
+        config = self._config
+        status = Status.EMPTY if not self._n_answers() else Status.FAILED
+        return [
+            Estimate(
+                name=config.name,
+                kind="markov_glmm",
+                target="units" if self._sides is None else "groups",
+                estimand="nothing can be estimated yet",
+                names=(),
+                value=(),
+                se=(),
+                lower=(),
+                upper=(),
+                level=config.confidence,
+                interval="none",
+                watching_covered=False,
+                alpha_split="none",
+                family="",
+                n_items=0,
+                n_answers=self._n_answers(),
+                status=status,
+                diagnostics=self._missing(),
+            )
+        ]
 
 
-def _nothing(data: Layout) -> Maximum:
-    """Nothing known, for nothing rated."""
-    p = data.n_items + len(data.names) + 1
-    unknown = np.full(p, np.nan)
-    return Maximum(
-        psi=unknown,
-        loglik=0.0,
-        objective=0.0,
-        score=np.zeros((0, p)),
-        gradient=np.zeros(p),
-        information=np.zeros((p, p)),
-        modes=Modes(np.zeros(0), np.zeros(0)),
-        is_boundary=False,
-        iterations=0,
-        nodes=1,
-        quadrature_error=np.nan,
-    )
+def _threshold(scale: ScaleType, accept_from: float | None) -> float:
+    if scale is ScaleType.BOOLEAN:
+        return 0.5
+    if accept_from is None:
+        raise ValueError("task.accept_from: markov_glmm wants a yes and a no; give the lowest yes")
+    return accept_from
 
 
-def _as_fit(
-    of: Sequences,
-    data: Layout,
-    top: Maximum,
-    asked: tuple[int, int, float | None],
-    prior: Penalty,
-    is_open: NDArray[np.bool_],
-    reason: str,
-) -> MarkovFit:
-    lags, quadrature, penalty = asked
-    p = len(top.psi)
-    covariance = top.covariance if len(data) else np.full((p, p), np.nan)
-    with np.errstate(invalid="ignore"):  # nan in, nan out
-        se = np.sqrt(np.diag(covariance))
-    left_open = tuple(data.names[j] for j in np.flatnonzero(is_open))
-    alike = data.unanimous
-    n_rated = int(data.shown.any(axis=0).sum())
-    held = {
-        "saturated": np.count_nonzero(alike) >= SATURATED * n_rated > 0,
-        "unstable_spread": top.psi[-1] > UNSTABLE_SPREAD,
-        "quadrature": top.quadrature_error > QUADRATURE_TOLERANCE,
-        "undetermined": bool(left_open),
+def _sides(
+    contrast: GroupContrast | None, study: Study, names: Sequence[str]
+) -> tuple[list[int], list[int]] | None:
+    """Give the units of both sides of a contrast."""
+    if contrast is None:
+        return None
+    frame = study.frame
+    is_group = contrast.group is not None
+    labels = frame.groups if is_group else frame.arms
+    wanted = (contrast.group if is_group else contrast.arm, contrast.baseline)
+    for label in wanted:
+        if label not in labels:
+            what = "group" if is_group else "arm"
+            raise ValueError(
+                f"contrast: no {what} is named {label!r}; there are {', '.join(labels)}"
+            )
+    units = np.arange(len(names))
+    code = frame.group[units // frame.n_arms] if is_group else units % frame.n_arms
+    first, second = (np.flatnonzero(code == labels.index(str(label))).tolist() for label in wanted)
+    return first, second
+
+
+def _centred(fit: MarkovFit) -> tuple[Array, Array]:
+    """Give qualities above their mean, and their variances."""
+    v = len(fit.items)
+    centre = np.eye(v) - 1 / v
+    cov = centre @ fit.cov[:v, :v] @ centre
+    return centre @ fit.theta, np.diag(cov).copy()
+
+
+def _rated(
+    fit: MarkovFit, sides: tuple[Sequence[int], Sequence[int]]
+) -> tuple[list[Hashable], list[Hashable]]:
+    """Keep the units of each side that a judge has rated."""
+    rated = set(fit.items)
+    first, second = ([unit for unit in side if unit in rated] for side in sides)
+    return list(first), list(second)
+
+
+def _predicted(fit: MarkovFit, rng: np.random.Generator) -> dict[str, Json] | None:
+    """Say whether a fit to the first two thirds of a judge's batches predicts the last third.
+
+    None where there are few batches, or so many that it would hold a look up.
+    """
+    n, size = fit.source.order.shape
+    n_train = 2 * n // 3
+    if fit.reason or n < ENOUGH_TO_SPLIT or n * size > _MOST_PREDICTED:
+        return None
+    rows = np.arange(n)
+    try:
+        train = fit_sequences(
+            fit.source.take(rows[:n_train]),
+            lags=fit.lags,
+            quadrature=fit.quadrature,
+            penalty=fit.penalty,
+            near=fit,
+        )
+    except DidNotConverge:
+        return None
+    if train.reason:
+        return None
+    test = fit.source.take(rows[n_train:])
+    found = predictive_check(train, test, rng, copies=_COPIES)
+    terms = (*found.joint, *found.entropy)
+    return {
+        "n_held_out": len(test),
+        "n_terms": len(terms),
+        "missed": [one.name for one in terms if not one.is_inside],
+        "passes": found.passes,
     }
-    words = {1: "accept", -1: "reject"}
-    names = (str(item) if isinstance(item, str) else f"item{item}" for item in of.items)
-    return MarkovFit(
-        items=of.items,
-        coef_names=(*names, *data.names),
-        coef=top.psi[:-1],
-        se=se[:-1],
-        cov=covariance[:-1, :-1],
-        sigma_b=float(top.psi[-1]),
-        se_sigma=float(se[-1]),
-        loglik=top.loglik,
-        penalised_loglik=top.objective,
-        boundary=top.is_boundary,
-        status=FitStatus.NOT_ESTIMABLE if reason else FitStatus.OK,
-        reason=reason,
-        unanimous={item: words[int(k)] for item, k in zip(of.items, alike, strict=True) if k},
-        undetermined=left_open,
-        component=data.components(),
-        flags=tuple(flag for flag, holds in held.items() if holds),
-        counts=data.counts,
-        lags=lags,
-        quadrature=quadrature,
-        penalty=penalty,
-        prior=prior,
-        source=of,
-        data=data,
-        maximum=top,
-    )
+
+
+ENOUGH_TO_SPLIT = 30
+"""Batches of a judge from which on a third of them is predicted from the others."""
+
+_MOST_PREDICTED = 20_000
+_COPIES = 400
+
+
+def _unit(item: Hashable) -> int:
+    assert isinstance(item, int)  # ratings here name units
+    return item
+
+
+def _is_known(found: Contrast) -> bool:
+    return found.status is FitStatus.OK and math.isfinite(found.se)
+
+
+def _unknown(reason: str) -> Contrast:
+    nan = math.nan
+    return Contrast(nan, nan, nan, nan, FitStatus.NOT_ESTIMABLE, reason)
+
+
+PLUGIN = Plugin(config=MarkovGlmmConfig, build=MarkovGlmm)
+
+__all__ = ["PLUGIN", "MarkovGlmm", "MarkovGlmmConfig", "fit_markov_glmm"]

@@ -18,8 +18,8 @@ from scipy.special import expit, ndtr, ndtri, stdtr
 from estimators.batches import Sequences
 from estimators.intervals import Array
 from estimators.markov_fit import Climb, ascent
-from estimators.markov_glmm import Contrast, FitStatus, MarkovFit, fit_sequences
 from estimators.markov_likelihood import batch_information
+from estimators.markov_model import Contrast, FitStatus, MarkovFit, fit_sequences
 from estimators.quadrature import gauss_hermite
 
 Weights = Mapping[Hashable, float] | Sequence[float] | Array

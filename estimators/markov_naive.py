@@ -19,8 +19,8 @@ from scipy.special import expit, ndtr
 
 from estimators.batches import ABSENT, Sequences
 from estimators.intervals import Array
-from estimators.markov_glmm import MarkovFit
 from estimators.markov_judge import MarkovJudge
+from estimators.markov_model import MarkovFit
 from estimators.quadrature import gauss_hermite
 
 SPREADS = (0.8, 1.25)

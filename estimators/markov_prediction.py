@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from estimators.batches import Sequences
 from estimators.intervals import Array
-from estimators.markov_glmm import MarkovFit
 from estimators.markov_judge import MarkovJudge, simulate
+from estimators.markov_model import MarkovFit
 from estimators.markov_ranking import root
 
 DEPTH = 3

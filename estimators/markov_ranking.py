@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from estimators.intervals import Array
-from estimators.markov_glmm import MarkovFit
+from estimators.markov_model import MarkovFit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from judges.capabilities import capability, decoding_for
 from judges.chat_completions import TOOL, TOOL_SAYS
 from judges.live import (
-    LONGEST_WAIT_S,
     LiveJudge,
     Message,
     Rule,
@@ -34,7 +33,14 @@ from judges.live import (
     reserved,
     unreadable,
 )
-from orchestrator.core.errors import BadCredentials, JudgeError, Overloaded, QuotaExhausted, TooLong
+from orchestrator.core.errors import (
+    LONGEST_WAIT_S,
+    BadCredentials,
+    JudgeError,
+    Overloaded,
+    QuotaExhausted,
+    TooLong,
+)
 from orchestrator.core.ports import JudgeSetting, Plugin
 from orchestrator.core.wire import Finish, Image, Json, Reply, Request, Route, Text, Usage
 

@@ -32,6 +32,7 @@ from judges.bounds import input_bound
 from judges.rubrics.fence import well_formed
 from judges.secrets import Secrets
 from orchestrator.core.errors import (
+    LONGEST_WAIT_S,
     Ambiguous,
     BadCredentials,
     BadRequest,
@@ -58,8 +59,8 @@ MAX_CONNECTIONS = 25
 """Connections that one client keeps. Its pool is searched for each call: at 400 calls under way a
 call cost 0.79 ms with 25 in each of 16 pools, and 1.87 ms with all in one."""
 
-LONGEST_WAIT_S = 366.0 * 86_400
-"""No server means longer, and no calendar ends before."""
+MOST_TOK = 10**12
+"""No call has more tokens; what says so is no count."""
 
 MESSAGE_CHARS = 500
 """How much of a provider's message is kept."""
@@ -195,7 +196,7 @@ def count(usage: Json, *path: str) -> int:
     Raises
     ------
     ValueError
-        It is no whole number from 0 up.
+        It is no whole number from 0 up, or beyond `MOST_TOK`.
     """
     value = usage
     for key in path:
@@ -206,7 +207,7 @@ def count(usage: Json, *path: str) -> int:
         value = value.get(key)
     if value is None:
         return 0
-    if type(value) is not int or value < 0:
+    if type(value) is not int or not 0 <= value <= MOST_TOK:
         raise ValueError(f"{'.'.join(path)} is no number of tokens")
     return value
 
@@ -434,6 +435,8 @@ class LiveJudge(ABC, Generic[Client]):
             failure = lost(error)
         except (json.JSONDecodeError, UnicodeDecodeError):
             failure = unreadable("not JSON")
+        except Exception as error:  # noqa: BLE001  # of the provider's package: it ends one attempt, not the run
+            failure = JudgeError(f"the client failed: {type(error).__name__}")
         finally:
             lane.n_busy -= 1
         # Raised from outside the handlers: what caused it may quote the key, and a traceback shows

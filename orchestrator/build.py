@@ -26,6 +26,7 @@ from pydantic import BaseModel
 
 from judges.bounds import input_bound
 from judges.own_loop import OwnLoopJudge
+from judges.rubrics.ids import MOST_UNITS
 from orchestrator.access import account, base_url, plain, signature
 from orchestrator.campaign_file import LIVE, Rates
 from orchestrator.campaign_file import Judge as JudgeEntry
@@ -135,7 +136,7 @@ class Blueprint:
             raise ConfigError(f"max_in_flight: wants a whole number above 0, not {max_in_flight!r}")
         campaign = self.file.campaign
         return Operation(
-            max_in_flight=max_in_flight or _concurrency(campaign.judges),
+            max_in_flight=max_in_flight,
             grace_s=campaign.shutdown.grace,
             company_s=COMPANY_S,
             wall_clock_s=campaign.budget.wall_clock,
@@ -178,6 +179,8 @@ def build(
     data = read_data(
         campaign.data, base=file.path.parent, truth=campaign.truth_column, locate=file.locate
     )
+    if problems := [*_too_large(file, data.frame.n_units)]:
+        raise InvalidCampaign(problems)
     seeds, criteria = Seeds(campaign.seed), campaign.task.criteria_values()
     labels = _labels(file, data, criteria)
     if limit is not None:
@@ -272,6 +275,20 @@ def _labels(file: CampaignFile, data: Dataset, criteria: Sequence[Criterion]) ->
     if spec is None:
         return None
     return read_labels(spec, data.frame, criteria, base=file.path.parent, locate=file.locate)
+
+
+def _too_large(file: CampaignFile, n_units: int) -> Iterator[Problem]:
+    """Refuse batches of more units than there are, or than one call can name."""
+    design = file.campaign.policy.settings
+    if not isinstance(design, BatchDesignConfig):
+        return
+    size = design.batch_size or n_units
+    if size > n_units:
+        message = f"{size:,} is more than the {n_units:,} units that there are"
+        yield file.locate("policy.batch_size", message)
+    elif size > MOST_UNITS:
+        message = f"missing; a call names at most {MOST_UNITS} units, and there are {n_units:,}"
+        yield file.locate("policy.batch_size", message)
 
 
 def _cautions(file: CampaignFile, data: Dataset) -> Iterator[Problem]:
@@ -853,7 +870,8 @@ def _check_start(file: CampaignFile, crew: Crew) -> None:
         raise InvalidCampaign([Problem(file=str(file.path), message=str(exc))]) from exc
     state.apply(crew.opened)
     first = decide(state)
-    if isinstance(first, Decline):
+    # What is kept from earlier runs needs no money, and only a run can tell.
+    if isinstance(first, Decline) and file.campaign.cache is None:
         judge = crew.judges[first.query.judge].name
         raise BudgetTooSmall(
             f"one call to {judge} can cost {format_usd(first.hold)}, and {first.account} has less; "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from judges.rubrics.ids import MOST_UNITS
 from orchestrator.campaign_file import (
     Budget,
     Campaign,
@@ -18,7 +19,7 @@ from orchestrator.campaign_file import (
     System,
     Task,
 )
-from orchestrator.core.scale import COMPOSITE
+from orchestrator.core.scale import COMPOSITE, ScaleType
 from orchestrator.gates import GateEntry, misfits
 from orchestrator.planned import PLANNED
 from orchestrator.wording import did_you_mean, seen
@@ -107,6 +108,75 @@ def _pairs(data: Data, systems: tuple[System, ...], task: Task) -> Iterator[tupl
     arms = [system.name for system in systems] or data.arm_names
     if task.kind == "compare" and arms is not None and len(arms) < 2:
         yield "data.arms", "compare wants two arms or more"
+
+
+def _batches(
+    task: Task, policy: Policy, estimate: tuple[EstimateEntry, ...]
+) -> Iterator[tuple[str, str]]:
+    """Keep together what lays batches out, what asks them and what reads them."""
+    is_batched = task.kind == "rate_batch"
+    if is_batched and policy.kind in _ONE_UNIT:
+        yield (
+            "policy.kind",
+            f"{policy.kind} asks about one unit a call; rate_batch wants batch_design",
+        )
+    if policy.kind == "batch_design" and not is_batched:
+        yield (
+            "policy.kind",
+            f"batch_design lays out calls of rate_batch, and task.kind is {task.kind}",
+        )
+    size = getattr(policy.settings, "batch_size", None)
+    if size is not None and size > MOST_UNITS:
+        yield "policy.batch_size", f"a call names at most {MOST_UNITS} units, not {size:,}"
+    for index, entry in enumerate(estimate):
+        if _models_order(entry) and not is_batched:
+            message = f"markov_glmm reads the batches of rate_batch, and task.kind is {task.kind}"
+            yield f"estimate[{index}].kind", message
+
+
+def _yes(task: Task, estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str]]:
+    """Want a line between no and yes where one is read."""
+    if task.kind != "rate_batch":
+        return
+    scale, line = task.criteria_values()[0].scale, task.accept_from
+    ends = f"above {scale.low:g} and up to {scale.high:g}, where the scale is"
+    if line is not None and not scale.low < line <= scale.high:
+        yield "task.accept_from", f"{line:g} is no verdict that parts the others; wants one {ends}"
+    if scale.type is ScaleType.BOOLEAN or line is not None:
+        return
+    for entry in estimate:
+        if _models_order(entry) and getattr(entry.settings, "accept_from", None) is None:
+            message = f"missing; markov_glmm wants the lowest verdict that is a yes, {ends}"
+            yield "task.accept_from", message
+            return
+
+
+def _models_order(entry: EstimateEntry) -> bool:
+    """Say whether an estimate is one of `markov_glmm`, whatever name it goes by."""
+    return hasattr(entry.settings, "quadrature")
+
+
+def _looks(
+    stop: Stop, gate: tuple[GateEntry, ...], estimate: tuple[EstimateEntry, ...]
+) -> Iterator[tuple[str, str]]:
+    """Planned looks want an estimate that spends its error over them."""
+    if stop.checking != "group_sequential":
+        return
+    key = "stop.check" if stop.rule is None else "stop.rule"
+    gated = {entry.estimate for entry in gate}
+    primary = next((entry for entry in estimate if entry.primary), estimate[0])
+    for index, entry in enumerate(estimate):
+        if entry.kind not in _WITHOUT_LOOKS:
+            if entry is primary and _models_order(entry) and entry.settings.contrast is None:
+                yield key, "planned looks want a contrast of the primary estimate, and it has none"
+        elif entry is primary or entry.name in gated:
+            which = "the primary estimate" if entry is primary else f"estimate {seen(entry.name)}"
+            yield key, f"{which} is {entry.kind}; planned looks want markov_glmm with a contrast"
+        elif getattr(entry.settings, "check", None) is None:
+            message = (
+                f"{entry.kind} has no bounds for planned looks; beside them it wants check: end"
+            )
+            yield f"estimate[{index}].check", message
 
 
 def _gated(
@@ -206,6 +276,8 @@ _IDENTICAL = (
     "repeats at temperature 0 are the same answer again; "
     "wants policy.max_repeats: 1 or policy.allow_identical_repeats: true"
 )
+_ONE_UNIT = ("uniform", "two_phase", "est_ivwe", "active_pairwise", "subsample")
+_WITHOUT_LOOKS = ("score_means", "bradley_terry", "bt_tensor", "exchangeable")
 _PEEKING = "a gate that ends the run is read at every look; wants anytime, not end"
 _CHECKS: dict[Callable[..., Iterator[tuple[str, str]]], tuple[str, ...]] = {
     _money: ("judges", "budget", "policy"),
@@ -215,6 +287,9 @@ _CHECKS: dict[Callable[..., Iterator[tuple[str, str]]], tuple[str, ...]] = {
     _anchors: ("policy", "estimate", "labels"),
     _material: ("judges", "data"),
     _pairs: ("data", "systems", "task"),
+    _batches: ("task", "policy", "estimate"),
+    _yes: ("task", "estimate"),
+    _looks: ("stop", "gate", "estimate"),
     _gated: ("stop", "gate", "estimate"),
     _gates: ("gate", "estimate", "data", "systems", "task"),
     _one_primary: ("estimate",),
@@ -232,9 +307,17 @@ def cautions(campaign: Campaign) -> Iterator[tuple[str, str]]:
             for key, rate in judge.price_usd_per_1m:
                 if rate and rate < _IMPLAUSIBLE_RATE:
                     yield f"judges[{index}].price_usd_per_1m.{key}", _WRONG_UNIT
+    if campaign.task.kind == "rate_batch":
+        for index, entry in enumerate(campaign.estimate):
+            if entry.kind == "score_means":
+                yield f"estimate[{index}].kind", _RAW
 
 
 _IMPLAUSIBLE_RATE = 1000
 """A tenth of a cent per million tokens, in pico-USD per token; the cheapest model sold in 2026 asks
 twenty times as much."""
+_RAW = (
+    "raw means of verdicts in batches hang on the order and on how far a group is spread; "
+    "markov_glmm models both"
+)
 _WRONG_UNIT = "looks like USD per token; wants USD per million tokens"

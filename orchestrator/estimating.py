@@ -33,12 +33,15 @@ from orchestrator.report.assessment import (
     Use,
 )
 from orchestrator.report.wording import plural
+from orchestrator.sequences import PARTS as SEQUENCE_PARTS
+from orchestrator.sequences import YES_NO, estimates_of, naive_of, read_sequence
 from orchestrator.suspicious import Part
 from orchestrator.tables import Columns, Problems, read_columns
 from orchestrator.wording import did_you_mean, seen
 
-BUILT = "score_means"
-"""The one kind of estimate that can be made of a table so far."""
+RATED, IN_SEQUENCE = "score_means", "markov_glmm"
+"""The kinds of estimate that can be made of a table so far, the first one preferred."""
+BUILT = (RATED, IN_SEQUENCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +78,7 @@ def assess(path: Path, request: Request) -> Assessment:
     """
     _check_kind(request.kind)
     problems = Problems()
-    known = {name for part, others in PARTS.items() for name in (part, *others)}
+    known = {name for part, others in _OTHER_NAMES.items() for name in (part, *others)}
     wanted = known | set(filter(None, request.names.values()))
     table = read_columns(path, str(path), sorted(wanted), problems)
     if not problems.listed() and not (table and table.n_rows):
@@ -84,13 +87,16 @@ def assess(path: Path, request: Request) -> Assessment:
         raise _refusal(problems)
     parts = _parts(table, request.names, problems)
     uses = tuple(_uses(parts, table, path))
-    is_built = any(use.is_built for use in uses)
-    if (request.kind == BUILT and not is_built) or not uses:
-        _want_ratings(table, parts, problems)
+    allowed = [use.kind for use in uses if use.is_built]
+    kind = request.kind or (allowed[0] if allowed else None)
+    is_built = kind in allowed
+    if (request.kind is not None and not is_built) or not uses:
+        _want(request.kind or RATED, table, parts, problems)
     if problems.listed() and not is_built:
         raise _refusal(problems)
     if is_built:
-        parts = {part: column for part, column in parts.items() if part in PARTS}
+        reads = SEQUENCE_PARTS if kind == IN_SEQUENCE else PARTS
+        parts = {part: column for part, column in parts.items() if part in reads}
     assessment = Assessment(
         file=str(path),
         n_rows=table.n_rows,
@@ -106,6 +112,8 @@ def assess(path: Path, request: Request) -> Assessment:
     )
     if not is_built:
         return assessment
+    if kind == IN_SEQUENCE:
+        return _in_sequence(assessment, table, request, problems)
     ratings = read_ratings(table, parts, problems)
     return _assessed(assessment, ratings, request, problems)
 
@@ -114,8 +122,8 @@ def _check_kind(kind: str | None) -> None:
     planned = PLANNED["estimators"]
     if kind in planned:
         raise ConfigError(f"--kind {kind}: estimating it from a table is planned and not built yet")
-    if kind not in {None, BUILT}:
-        hint = did_you_mean(str(kind), (BUILT, *planned))
+    if kind not in {None, *BUILT}:
+        hint = did_you_mean(str(kind), (*BUILT, *planned))
         raise ConfigError(f"--kind: no kind of estimate is named {seen(kind)}{hint}")
 
 
@@ -138,11 +146,11 @@ class _Form(NamedTuple):
 
 
 _FORMS = (
-    _Form("ratings", ("item_id", "score"), BUILT),
+    _Form("ratings", ("item_id", "score"), RATED),
     _Form("comparisons", ("left", "right", "winner"), "bradley_terry"),
     _Form("comparisons", ("model_a", "model_b", "winner"), "bradley_terry"),
     _Form("comparisons by category", ("left", "right", "winner", "category"), "bt_tensor"),
-    _Form("verdicts in sequence", ("batch_id", "position", "item_id", "judge", "y"), "markov_glmm"),
+    _Form("verdicts in sequence", ("batch_id", "position", "item_id", "y"), IN_SEQUENCE),
     _Form(
         "right and wrong answers",
         ("item_id", "correct"),
@@ -150,7 +158,8 @@ _FORMS = (
         "--map score=correct reads them as ratings",
     ),
 )
-_KNOWN = tuple(dict.fromkeys((*PARTS, *(part for form in _FORMS for part in form.needs))))
+_OTHER_NAMES = {**PARTS, **SEQUENCE_PARTS}
+_KNOWN = tuple(dict.fromkeys((*_OTHER_NAMES, *(part for form in _FORMS for part in form.needs))))
 
 
 def _parts(table: Columns, names: Mapping[str, str], problems: Problems) -> dict[str, str]:
@@ -169,7 +178,7 @@ def _parts(table: Columns, names: Mapping[str, str], problems: Problems) -> dict
         if part in names:
             if names[part] in columns:
                 found[part] = names[part]
-        elif own := [name for name in (part, *PARTS.get(part, ())) if name in free]:
+        elif own := [name for name in (part, *_OTHER_NAMES.get(part, ())) if name in free]:
             found[part] = own[0]
     return found
 
@@ -178,7 +187,7 @@ def _uses(parts: Mapping[str, str], table: Columns, path: Path) -> Iterator[Use]
     """List what the columns can be read as."""
     fitting = [form for form in _FORMS if set(form.needs) <= parts.keys()]
     for form in fitting:
-        yield Use(form.kind, form.table, form.kind == BUILT, form.advice)
+        yield Use(form.kind, form.table, form.kind in BUILT, form.advice)
     if not fitting and (n := _n_systems(path, table)) > 1:
         yield Use("exchangeable", f"right and wrong answers of {n} systems", is_built=False)
 
@@ -191,9 +200,9 @@ def _n_systems(path: Path, table: Columns) -> int:
     return sum({str(v) for v in c.values} - {"", "None"} == {"0", "1"} for c in columns)
 
 
-def _want_ratings(table: Columns, parts: Mapping[str, str], problems: Problems) -> None:
-    """Say which parts of ratings the table lacks."""
-    for part in ("item_id", "score"):
+def _want(kind: str, table: Columns, parts: Mapping[str, str], problems: Problems) -> None:
+    """Say which parts the table lacks for a kind of estimate."""
+    for part in next(form.needs for form in _FORMS if form.kind == kind):
         if part not in parts:
             hint = did_you_mean(part, table.names)
             message = f"no column has this name; --map {part}=COLUMN names one{hint}"
@@ -250,6 +259,73 @@ def _assessed(
     )
 
 
+def _in_sequence(
+    assessment: Assessment, table: Columns, request: Request, problems: Problems
+) -> Assessment:
+    """Complete an assessment by what verdicts in sequence say."""
+    found = read_sequence(table, assessment.columns, problems)
+    contrast: tuple[str, str] | None = None
+    labels: Sequence[str] = ()
+    if not problems.listed():  # what a row names is known then
+        labels = () if found.sides is None else found.sides.names
+        if request.contrast is not None:
+            contrast = _sides_of(request.contrast, labels, problems)
+    for option, value, usual in (
+        ("--per", request.per, "arm"),
+        ("--target", request.target, None),
+        ("--scale", request.scales or None, None),
+    ):
+        if value != usual:
+            message = f"{IN_SEQUENCE} has no such choice"
+            problems.add("option", Problem(path=option, message=message))
+    if problems.listed():
+        raise _refusal(problems)
+    name = assessment.columns["y"]
+    estimates = estimates_of(
+        found,
+        name=name,
+        confidence=request.confidence,
+        contrast=contrast,
+        inference="items" if request.population == "items_like_these" else "panel",
+    )
+    compared = tuple(Compared(e, naive_of(found, e, contrast)) for e in estimates)
+    ratings = found.ratings
+    return replace(
+        assessment,
+        counts={
+            "items": len(found.units.names),
+            "batches": sum(1 for _ in found.batches()),
+            "judges": len(ratings.judge.names),
+            "missing": int((ratings.sort == Sort.MISSING).sum()),
+        },
+        assumptions=(
+            Assumption("within a batch only the order of positions counts", "column position"),
+            Assumption("a judge remembers the verdict before, and no more", "lags: 1"),
+        ),
+        results=(CriterionResult(criterion=name, scale=YES_NO, compared=compared),),
+        suspicions=(*suspicious.of_cells(ratings), *suspicious.of_batches(found, estimates)),
+        next_command=_next_command(assessment.file, request, labels),
+    )
+
+
+def _sides_of(text: str, names: Sequence[str], problems: Problems) -> tuple[str, str] | None:
+    """Read SIDE:BASELINE, two arms or groups; names may have colons themselves."""
+    splits = [(text[:at], text[at + 1 :]) for at, char in enumerate(text) if char == ":"]
+    for side, baseline in splits:
+        if side in names and baseline in names and side != baseline:
+            return side, baseline
+    if len(names) < 2:
+        message = "wants two arms or groups, and the table names no two: --map group=COLUMN"
+    else:
+        some = ", ".join(names[:_SOME]) + (", ..." if len(names) > _SOME else "")
+        message = f"wants ARM:BASELINE, two of {some}, not {seen(text)}"
+    problems.add("contrast", Problem(path="--contrast", message=message))
+    return None
+
+
+_SOME = 10
+
+
 def _contrast(text: str | None, ratings: Ratings, problems: Problems) -> Contrast | None:
     """Read ARM:BASELINE; names may have colons themselves. Arms that share no item aren't paired."""
     if text is None:
@@ -280,8 +356,7 @@ class _ScaleFound(NamedTuple):
     is_seen: bool = False
 
 
-_YES_NO = Scale(type=ScaleType.BOOLEAN)
-_UNKNOWN = _ScaleFound(_YES_NO, "")
+_UNKNOWN = _ScaleFound(YES_NO, "")
 """What stands for a scale where there is a problem."""
 
 
@@ -312,14 +387,12 @@ def _scale(ratings: Ratings, criterion: int, request: Request, problems: Problem
     kind = ScaleType.INTEGER if is_whole else ScaleType.FLOAT
     if given:
         is_yes_no = is_whole and given == (0, 1)
-        return _ScaleFound(
-            _YES_NO if is_yes_no else Scale(type=kind, low=low, high=high), "--scale"
-        )
+        return _ScaleFound(YES_NO if is_yes_no else Scale(type=kind, low=low, high=high), "--scale")
     if low >= 0 and high <= 1:
         source = (
             f"all scores {'are 0 or 1' if is_whole else 'lie there'}; --scale MIN:MAX changes it"
         )
-        return _ScaleFound(_YES_NO if is_whole else Scale(type=ScaleType.FLOAT), source)
+        return _ScaleFound(YES_NO if is_whole else Scale(type=ScaleType.FLOAT), source)
     if low == high:
         complain("constant", f"every score is {low:g}, so no scale is seen; wants --scale MIN:MAX")
         return _UNKNOWN
@@ -384,7 +457,7 @@ def _estimates(
             missing=part.reasons.tolist(),
         )
     except ValueError as exc:
-        raise ConfigError(f"{BUILT} can't estimate this: {exc}") from exc
+        raise ConfigError(f"{RATED} can't estimate this: {exc}") from exc
 
 
 def _naive(part: Part, estimate: Estimate, contrast: Contrast | None, arms: Sequence[str]) -> Naive:

@@ -150,32 +150,6 @@ class SubsampleConfig(Model):
 # --- estimates ---------------------------------------------------------------------------------
 
 
-class GroupContrast(Model):
-    """One group of items, or one arm, against another."""
-
-    group: Name | None = None
-    arm: Name | None = None
-    baseline: Name
-
-    def contradictions(self) -> Iterable[tuple[Loc, str]]:
-        """Want exactly one side."""
-        if (self.group is None) == (self.arm is None):
-            yield ("group",), "wants group or arm, one of them"
-
-
-class MarkovGlmmConfig(Model):
-    """Batched ratings with the carry-over of the order modelled."""
-
-    name: Name
-    kind: Literal["markov_glmm"]
-    lags: Natural = 1
-    quadrature: Positive = 15
-    penalty: Annotated[float, Field(gt=0)] | None = 5.0
-    contrast: GroupContrast | None = None
-    inference: Literal["panel", "items"] = "panel"
-    confidence: Level = 0.95
-
-
 class Covariate(Model):
     """A property of the two answers whose difference is controlled for."""
 
@@ -225,7 +199,6 @@ PLANNED: Mapping[Group, Mapping[str, type[Model]]] = {
         "subsample": SubsampleConfig,
     },
     "estimators": {
-        "markov_glmm": MarkovGlmmConfig,
         "bradley_terry": BradleyTerryConfig,
         "bt_tensor": BtTensorConfig,
         "exchangeable": ExchangeableConfig,

@@ -131,6 +131,19 @@ def read_ratings(table: Columns, columns: Mapping[str, str], problems: Problems)
     return _Reader(table, columns, problems).ratings()
 
 
+def read_order(
+    table: Columns, columns: Mapping[str, str], problems: Problems
+) -> tuple[Labels, Codes]:
+    """Read the batch of each row and its place there, (n,) int64.
+
+    Parameters
+    ----------
+    columns : part to column, `batch_id` and `position` among them
+    """
+    reader = _Reader(table, columns, problems)
+    return reader.batches(), reader.positions()
+
+
 class _Reader:
     """Reads the columns one by one."""
 
@@ -170,6 +183,25 @@ class _Reader:
         self._refuse_duplicates(ratings)
         return ratings
 
+    def batches(self) -> Labels:
+        """Read the batch of each row."""
+        return self._labels("batch_id")
+
+    def positions(self) -> Codes:
+        """Read the place of each row in its batch: whole numbers, from wherever they count."""
+        column = self._column("position")
+        numbers = [_score(value, is_text=True)[0] for value in column.values]
+        # What is not whole, or no number at all, is complained of; 0 stands for it.
+        whole = [int(x) if math.isfinite(x) and x == int(x) else None for x in numbers]
+        is_bad = np.array([x is None for x in whole])[column.codes]
+        self._complain(
+            "position",
+            is_bad,
+            "no place",
+            lambda row: f"wants a whole number, not {self._cell('position', row)}",
+        )
+        return np.array([x or 0 for x in whole], dtype=np.int64)[column.codes]
+
     # --- cells
 
     def _column(self, part: str) -> Column:
@@ -192,7 +224,7 @@ class _Reader:
     # --- columns
 
     def _labels(self, part: str, *, otherwise: str | None = None, may_lack: bool = False) -> Labels:
-        """Read labels: text or whole numbers. Without the column all rows have the other one."""
+        """Read labels: text or whole numbers. Without any, all rows have the other one."""
         if otherwise is not None and part not in self._columns:
             return Labels(np.zeros(self._table.n_rows, dtype=np.int64), (otherwise,))
         column = self._column(part)
@@ -205,6 +237,8 @@ class _Reader:
                 self._n_repaired += clean != name
                 lookup[at] = index.setdefault(clean, len(index)) if clean else NAMELESS
         codes = lookup[column.codes]
+        if otherwise is not None and not index and (codes == NAMELESS).all():
+            return Labels(np.zeros_like(codes), (otherwise,))  # as the arms of a run without arms
         self._complain(
             part,
             codes == _BROKEN,

@@ -15,7 +15,9 @@ from orchestrator.core.wire import Json
 from orchestrator.ratings import Array, Codes, Ratings, Sort
 from orchestrator.report import wording
 from orchestrator.report.assessment import Suspicion
+from orchestrator.sequences import InSequence
 from orchestrator.wording import seen
+from policies.layouts.balance import NOTHING, components
 
 ONE_SCORE = 0.95
 """Share of equal scores from which a judge is said to give one score. Chosen, not derived."""
@@ -52,14 +54,7 @@ class Part(NamedTuple):
 
 def of_table(ratings: Ratings) -> Iterator[Suspicion]:
     """Look at the whole table: broken and similar names, types, rows that stand twice."""
-    if ratings.n_repaired:
-        names = wording.plural(ratings.n_repaired, "name")
-        yield Suspicion("broken_text", f"{names} held half a character, now U+FFFD")
-    if n_text := int((ratings.sort == Sort.TEXT).sum()):
-        scores = wording.plural(n_text, "score")
-        yield Suspicion("mixed_types", f"{scores} written as text, and read as the number it holds")
-    for what, labels in (("judge", ratings.judge), ("arm", ratings.arm)):
-        yield from _names_alike(what, labels.names)
+    yield from of_cells(ratings)
     if ratings.replicate is None:
         n_same, n_repeated = _same_repeats(ratings)
         # One is added that differs, so that a handful accuses nobody.
@@ -69,6 +64,18 @@ def of_table(ratings: Ratings) -> Iterator[Suspicion]:
                 f"{n_same:,} of {n_repeated:,} repeated questions have the same score each time: "
                 "rows that were merely written twice are no repeats",
             )
+
+
+def of_cells(ratings: Ratings) -> Iterator[Suspicion]:
+    """Look at names and types."""
+    if ratings.n_repaired:
+        names = wording.plural(ratings.n_repaired, "name")
+        yield Suspicion("broken_text", f"{names} held half a character, now U+FFFD")
+    if n_text := int((ratings.sort == Sort.TEXT).sum()):
+        scores = wording.plural(n_text, "score")
+        yield Suspicion("mixed_types", f"{scores} written as text, and read as the number it holds")
+    for what, labels in (("judge", ratings.judge), ("arm", ratings.arm)):
+        yield from _names_alike(what, labels.names)
 
 
 def _names_alike(what: str, names: Sequence[str]) -> Iterator[Suspicion]:
@@ -120,6 +127,65 @@ def of_criterion(
         flags.pop("missing_test_rough", None)  # a rough test that finds nothing accuses nobody
     for flag in flags:
         yield Suspicion(flag, _flag(flag, estimates[0].diagnostics, part, arms))
+
+
+def of_batches(table: InSequence, estimates: Sequence[Estimate]) -> Iterator[Suspicion]:
+    """Look at verdicts in sequence: orders, what batches connect, and the model's own flags."""
+    ratings = table.ratings
+    judges, n_units = ratings.judge.names, len(table.units.names)
+    orders: dict[int, list[tuple[int, ...]]] = {}
+    for rows in table.batches():
+        judge = int(ratings.judge.codes[rows[0]])
+        orders.setdefault(judge, []).append(tuple(table.units.codes[rows].tolist()))
+    for judge, of_judge in sorted(orders.items()):
+        name, n_different = seen(judges[judge]), len(set(of_judge))
+        if len(of_judge) > 1 and _keeps_places(of_judge):
+            yield Suspicion(
+                "fixed_order",
+                f"in all {len(of_judge):,} batches of {name} each unit stands in one place and behind one "
+                "unit, so place, neighbour and unit can't be told apart",
+            )
+        elif 2 * n_different < len(of_judge):
+            yield Suspicion(
+                "few_orders",
+                f"{len(of_judge):,} batches of {name} have {n_different:,} orders, so what a unit stands "
+                "behind is hardly told from the unit",
+            )
+        if len(of_judge) < FEW_BATCHES:
+            yield Suspicion(
+                "few_batches",
+                f"{name} has {len(of_judge):,} batches: the spread of batches rests on few",
+            )
+        n_parts = _n_parts(of_judge, n_units)
+        if n_parts > 1:
+            yield Suspicion(
+                "not_connected",
+                f"the units of {name} fall into {n_parts:,} parts that no batch connects: between them "
+                "qualities can't be compared, so give the table in parts",
+            )
+    for flag in dict.fromkeys(flag for estimate in estimates for flag in estimate.flags):
+        yield Suspicion(flag, wording.flag(flag))
+
+
+FEW_BATCHES = 30
+"""Batches of a judge below which a bootstrap or a test of their spread is not worth its name."""
+
+
+def _keeps_places(orders: Sequence[tuple[int, ...]]) -> bool:
+    """Say whether each unit has one place, and one unit before it, in all of a judge's batches."""
+    seen_at: dict[int, set[tuple[int, int]]] = {}
+    for order in orders:
+        for place, unit in enumerate(order):
+            seen_at.setdefault(unit, set()).add((place, order[place - 1] if place else -1))
+    return all(len(places) == 1 for places in seen_at.values())
+
+
+def _n_parts(orders: Sequence[tuple[int, ...]], n_units: int) -> int:
+    """Count the parts of a judge's units that chains of batches connect."""
+    width = max(map(len, orders))
+    rows = np.array([(*order, *[NOTHING] * (width - len(order))) for order in orders])
+    part = components(rows, n_units)
+    return len(set(part[np.unique(rows[rows != NOTHING])].tolist()))
 
 
 def _one_score(score: Array, judge: Codes, judges: Sequence[str]) -> Iterator[Suspicion]:

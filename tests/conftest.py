@@ -9,6 +9,8 @@ import socket
 import sys
 from pathlib import Path
 
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the command does, before NumPy is imported
+
 import pytest
 import trio.testing
 

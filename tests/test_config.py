@@ -301,7 +301,7 @@ PRIMARY = "{name: %s, kind: score_means, primary: true}"
         (
             "estimate",
             "[{name: a, kind: markov_glmm, contrast: {baseline: b}}]",
-            "estimate[0].contrast.group",
+            "estimate[0].contrast",
             "wants group or arm",
         ),
         ("estimate", f"[{PRIMARY % 'a'}, {PRIMARY % 'b'}]", "estimate[1].primary", "already"),
@@ -547,7 +547,7 @@ def test_everything_planned_is_valid_and_refused_by_name():
         "judges[0].lane",
         "task.kind",
         "policy.kind",
-        *(f"estimate[{index}].kind" for index in range(4)),
+        *(f"estimate[{index}].kind" for index in range(3)),
         "stop.when",
         "stop.of",
         "stop.max_answers",
@@ -752,20 +752,82 @@ def test_what_is_not_built_is_refused_by_name(examples):
         file = load_campaign(examples / f"{name}.yaml", environ={})
         return {p.path: (p.line, p.message) for p in refused(file)}
 
-    line, message = said("batches")["task.kind"]
-    assert message == "rate_batch is planned and not built yet"
+    line, message = said("pairwise")["task.kind"]
+    assert message == "compare is planned and not built yet"
     assert line is not None
-    assert said("scores") == said("gate") == {}
-    assert said("batches").keys() >= {"task.kind", "policy.kind", "estimate[0].kind"}
+    assert said("scores") == said("gate") == said("batches") == {}
     assert said("benchmark").keys() >= {"systems", "task.kind", "stop.of"}
     assert said("pairwise").keys() >= {"data.prior_judgments", "stop.when", "stop.max_answers"}
 
 
-def test_what_is_built_later_in_a_task_or_stop_is_refused_by_name(load):
-    file = load(plain(stop="{rule: obrien_fleming}"))
-    assert [str(problem).split("  ")[1] for problem in refused(file)] == [
-        "stop.check — group_sequential is planned and not built yet",
-    ]
+GROUPS = "[{name: g, kind: markov_glmm, contrast: {group: a, baseline: b}}]"
+
+
+def batched(**sections):
+    """A campaign of batches, with whole sections replaced or added."""
+    usual = {
+        "task": "{kind: rate_batch, scale: {type: boolean}}",
+        "policy": "{kind: batch_design, design: williams}",
+        "estimate": GROUPS,
+    }
+    return plain(**(usual | sections))
+
+
+def paths(found):
+    return [problem.split("  ")[1].split(" — ")[0] for problem in found]
+
+
+def test_batches_their_policy_and_their_model_go_together(load, problems):
+    """What asks batches, lays them out and reads them is named together, with the line."""
+    assert load(batched()).warnings == ()
+    found = problems(batched(task="{kind: rate, scale: {type: boolean}}"))
+    assert paths(found) == ["policy.kind", "estimate[0].kind"]
+    (lone,) = problems(batched(policy="{kind: uniform, max_repeats: 1}"))
+    assert lone == (
+        "c.yaml:9:10  policy.kind — uniform asks about one unit a call; rate_batch wants batch_design"
+    )
+    (wide,) = problems(batched(policy="{kind: batch_design, design: fixed, batch_size: 505}"))
+    assert wide.endswith("policy.batch_size — a call names at most 504 units, not 505")
+
+
+@pytest.mark.parametrize("line", [0, 6, 1])
+def test_a_model_of_yes_and_no_wants_a_line_on_the_scale(load, problems, line):
+    """The line between no and yes is missing, or parts nothing."""
+    task = "{kind: rate_batch, scale: {type: integer, min: 1, max: 5}%s}"
+    (missing,) = problems(batched(task=task % ""))
+    assert "task.accept_from — missing; markov_glmm wants the lowest verdict" in missing
+    (off,) = problems(batched(task=task % f", accept_from: {line}"))
+    assert f"task.accept_from — {line} is no verdict that parts the others" in off
+    assert load(batched(task=task % ", accept_from: 4")).campaign.task.accept_from == 4
+    own = GROUPS.replace("name: g", "name: g, accept_from: 4")
+    assert load(batched(task=task % "", estimate=own))
+
+
+def test_planned_looks_want_an_estimate_that_spends_error_over_them(load, problems):
+    """Stopping by looks reads a comparison of the model, and names what else would be read."""
+    stop, gate = "{when: gate_decided, rule: obrien_fleming}", "[{estimate: g, rule: superior}]"
+    assert load(batched(stop=stop, gate=gate)).campaign.stop.checking == "group_sequential"
+    (other,) = problems(plain(stop="{rule: obrien_fleming}"))
+    assert "stop.rule — the primary estimate is score_means; planned looks want" in other
+    (checked,) = problems(plain(stop="{check: group_sequential}"))
+    assert "stop.check — the primary estimate is score_means" in checked
+    ranks = GROUPS.replace(", contrast: {group: a, baseline: b}", "")
+    assert (
+        "stop.rule — planned looks want a contrast"
+        in problems(batched(stop="{rule: obrien_fleming}", estimate=ranks))[0]
+    )
+    raw = GROUPS.replace("]", ", {name: raw, kind: score_means%s}]")
+    (beside,) = problems(batched(stop=stop, gate=gate, estimate=raw % ""))
+    assert "estimate[1].check — score_means has no bounds for planned looks" in beside
+    assert load(batched(stop=stop, gate=gate, estimate=raw % ", check: end"))
+
+
+def test_raw_means_of_batches_are_warned_of(load):
+    """They are allowed beside the model, as what a spreadsheet would say."""
+    raw = GROUPS.replace("]", ", {name: raw, kind: score_means}]")
+    (warning,) = load(batched(estimate=raw)).warnings
+    assert (warning.path, warning.line) == ("estimate[1].kind", 10)
+    assert "hang on the order" in warning.message
 
 
 def test_a_check_may_have_a_scale_or_is_right_or_wrong(load):

@@ -146,5 +146,5 @@ def test_a_live_judge_is_shown_without_a_key(sortition, tmp_path):
     assert code == 0
     assert "judge large (openai some-model)" in out
     assert "mock" not in out
-    code, out, err = sortition("preview", path, "--judge", "large", "--mock")
+    code, out, _ = sortition("preview", path, "--judge", "large", "--mock")
     assert "mock" in out

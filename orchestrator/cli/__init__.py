@@ -5,6 +5,7 @@ Everything heavy is imported inside the commands, so that `--help` answers at on
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import NoReturn
 
@@ -39,6 +40,9 @@ __all__ = ["app", "main"]
 
 def main() -> None:
     """Run the command; errors of ours are one message and an exit code, never a traceback."""
+    # Matrices here are small, and threads cost several times what they save. It counts before NumPy is
+    # imported, and for the processes that a study starts.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")

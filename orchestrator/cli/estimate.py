@@ -60,7 +60,9 @@ def estimate(
     ] = None,
     contrast: Annotated[
         str | None,
-        typer.Option("--contrast", metavar="ARM:BASELINE", help="The difference of two arms."),
+        typer.Option(
+            "--contrast", metavar="ARM:BASELINE", help="The difference of two arms or groups."
+        ),
     ] = None,
     per: Annotated[Per, typer.Option("--per", help="What gets a mean of its own.")] = Per.ARM,
     population: Annotated[

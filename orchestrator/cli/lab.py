@@ -1,19 +1,23 @@
-"""Commands for authors of methods: `lab experiment`."""
+"""Commands for authors of methods: `lab experiment`, `lab design`."""
 
 from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Callable
+from concurrent.futures import Executor
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from orchestrator.cli.common import app, say
+from orchestrator.cli.common import AsJson, app, print_json, print_table, say
 from orchestrator.core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from orchestrator.experiments.figures import Figure
+    from orchestrator.experiments.order_design import Verified, Wanted
     from orchestrator.experiments.replay import RecordedJudges
 
 lab = typer.Typer(help="Studies of the methods themselves.", no_args_is_help=True)
@@ -55,6 +59,43 @@ class Target(StrEnum):
     POPULATION = "population"
 
 
+class Layout(StrEnum):
+    """How batches are ordered."""
+
+    SHUFFLE = "shuffle"
+    WILLIAMS = "williams"
+    FIXED = "fixed"
+
+
+class About(StrEnum):
+    """Whose qualities are compared."""
+
+    PANEL = "panel"
+    ITEMS = "items"
+
+
+class Drawn(StrEnum):
+    """Orders that a study draws."""
+
+    SHUFFLE = "shuffle"
+    WILLIAMS = "williams"
+
+
+Replicates = Annotated[int, typer.Option("--reps", min=2, help="Replicates.")]
+SeedOfAll = Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes.")]
+Dask = Annotated[
+    str | None, typer.Option("--dask", metavar="ADDRESS", help="A Dask scheduler instead.")
+]
+Csv = Annotated[Path | None, typer.Option("--csv", help="Write every figure here.")]
+Plot = Annotated[Path | None, typer.Option("--plot", help="Write curves here, .svg or .png.")]
+Fits = Annotated[int, typer.Option("--fits", min=0, help="Replicates that are fitted, too.")]
+Inference = Annotated[
+    About, typer.Option("--inference", help="About one panel, or a panel drawn anew each time.")
+]
+PoolSize = Annotated[int, typer.Option("--items", min=4, help="Items, half of them of each group.")]
+
+
 @experiment.command("est-ivwe")
 def est_ivwe(
     data: Annotated[
@@ -80,8 +121,8 @@ def est_ivwe(
     target: Annotated[Target, typer.Option("--target", help="Whose score.")] = Target.COMMON,
     items: Annotated[int, typer.Option("--items", min=2, help="Synthetic items.")] = 1000,
     judges: Annotated[int, typer.Option("--judges", min=2, help="Synthetic judges.")] = 10,
-    reps: Annotated[int, typer.Option("--reps", min=2, help="Replicates.")] = 20,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")] = 0,
+    reps: Replicates = 20,
+    seed: SeedOfAll = 0,
     prices: Annotated[
         Path | None,
         typer.Option("--prices", help="Table of judge and usd_per_call, for the replay."),
@@ -93,14 +134,10 @@ def est_ivwe(
     criterion: Annotated[
         str | None, typer.Option("--criterion", help="Which dimension of the recorded scores.")
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="Processes.")] = 1,
-    dask: Annotated[
-        str | None, typer.Option("--dask", metavar="ADDRESS", help="A Dask scheduler instead.")
-    ] = None,
-    csv: Annotated[Path | None, typer.Option("--csv", help="Write every figure here.")] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", help="Write curves here, .svg or .png.")
-    ] = None,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
 ) -> None:
     """Compare EST-IVWE with uniform rules, the oracle and the closed form at equal spend."""
     from rich.console import Console
@@ -183,3 +220,341 @@ def _progress(done: int, n: int) -> None:
         typer.echo(f"\r{done:,} of {n:,} replicates", err=True, nl=done == n)
     elif done * 10 // n > (done - 1) * 10 // n:
         say(f"{done:,} of {n:,} replicates")
+
+
+# --- order effects -----------------------------------------------------------------------------
+
+
+class _Way(NamedTuple):
+    """Where a study is computed, and where its figures go."""
+
+    workers: int
+    dask: str | None
+    csv: Path | None
+    plot: Path | None
+    as_json: bool
+
+
+def _present(
+    title: str, study: Callable[[Executor], list[Figure]], way: _Way, unit: str = "%"
+) -> None:
+    """Compute a study and show its figures; curves are of what is measured in a unit."""
+    from rich.console import Console
+
+    from orchestrator.experiments import figures, output
+    from orchestrator.experiments import plot as picture
+    from orchestrator.experiments.fanout import open_executor
+
+    if way.plot is not None:
+        picture.check_path(way.plot)
+    _check_folders(way.csv, way.plot)
+    with open_executor(way.workers, way.dask) as executor:
+        found = study(executor)
+    if way.as_json:
+        print_json(figures.as_json(found))
+    else:
+        console = Console(width=None if sys.stdout.isatty() else 120)
+        for part in figures.tables(found):
+            console.print(part)
+        typer.echo("figures ± Monte-Carlo standard errors; published: by the method's authors;")
+        typer.echo("reference: by another program")
+    if way.csv is not None:
+        output.write_csv(way.csv, found)
+        say(f"figures  {way.csv}")
+    if way.plot is not None:
+        panels = figures.panels(found, unit)
+        picture.write(way.plot, panels, title=title, x="batches", y=unit, is_level=True)
+        say(f"plot     {way.plot}")
+
+
+@experiment.command("order-null")
+def order_null(
+    items: PoolSize = 30,
+    design: Annotated[Drawn, typer.Option("--design", help="Orders of batches.")] = Drawn.SHUFFLE,
+    inference: Inference = About.PANEL,
+    reps: Replicates = 200,
+    seed: SeedOfAll = 11,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find differences where there are none: two groups of equal mean and unequal spread."""
+    from orchestrator.experiments import order_groups
+
+    study = order_groups.Study(
+        n_items=items, design=design.value, inference=inference.value, n_reps=reps, seed=seed
+    )
+    _present(
+        "Error rates, equal groups",
+        lambda executor: order_groups.error_rates(
+            study, order_groups.run(study, executor, _progress)
+        ),
+        _Way(workers, dask, csv, plot, as_json),
+    )
+
+
+@experiment.command("order-power")
+def order_power(
+    reps: Replicates = 200,
+    seed: SeedOfAll = 21,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find a difference that is there: two groups of equal spread, 0.45 apart."""
+    from orchestrator.experiments import order_groups
+
+    study = order_groups.Study(world="gap", n_reps=reps, seed=seed)
+    _present(
+        "Power, groups 0.45 apart",
+        lambda executor: order_groups.error_rates(
+            study, order_groups.run(study, executor, _progress)
+        ),
+        _Way(workers, dask, csv, plot, as_json),
+    )
+
+
+@experiment.command("order-peeking")
+def order_peeking(
+    inference: Inference = About.PANEL,
+    reps: Replicates = 200,
+    seed: SeedOfAll = 11,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look five times along the way, by three rules, where there is a difference and where not."""
+    from orchestrator.experiments import order_groups
+
+    def study(executor: Executor) -> list[Figure]:
+        worlds: tuple[order_groups.World, ...] = ("null", "gap")
+        studies = [
+            order_groups.Study(
+                world=world, inference=inference.value, n_reps=reps, seed=seed, resamples=0
+            )
+            for world in worlds
+        ]
+        return [
+            figure
+            for each in studies
+            for figure in order_groups.peeking(each, order_groups.run(each, executor, _progress))
+        ]
+
+    _present("Differences found by then", study, _Way(workers, dask, csv, plot, as_json))
+
+
+@experiment.command("leaderboard-williams")
+def leaderboard_williams(
+    reps: Replicates = 100_000,
+    fits: Fits = 100,
+    seed: SeedOfAll = 5,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Find the best of six items, shuffled and in Williams blocks."""
+    from orchestrator.experiments import order_leaderboard
+
+    study = order_leaderboard.Study(n_reps=reps, n_fits=fits, seed=seed)
+    _present(
+        "Best of six items first",
+        lambda executor: order_leaderboard.run(study, executor, _progress),
+        _Way(workers, dask, csv, plot, as_json),
+    )
+
+
+@experiment.command("deep-memory")
+def deep_memory(
+    reps: Replicates = 100,
+    seed: SeedOfAll = 31,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Judges that remember three verdicts: groups and a leaderboard, fits of one lag and of three."""
+    from orchestrator.experiments import order_groups, order_leaderboard
+
+    groups = order_groups.Study(world="deep_memory", lags=(1, 3), n_reps=reps, seed=seed)
+    best = order_leaderboard.Study(
+        worlds=("deep_memory",),
+        batches=(12, 36, 120),
+        lags=(1, 3),
+        n_reps=100 * reps,
+        n_fits=reps,
+        seed=seed,
+    )
+    _present(
+        "Memory of three verdicts",
+        lambda executor: [
+            *order_groups.error_rates(groups, order_groups.run(groups, executor, _progress)),
+            *order_leaderboard.run(best, executor, _progress),
+        ],
+        _Way(workers, dask, csv, plot, as_json),
+    )
+
+
+@experiment.command("order-variance")
+def order_variance(
+    reps: Replicates = 20_000,
+    seed: SeedOfAll = 5,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Split the variance of naive differences of six items: what ratings bring, what their order."""
+    from orchestrator.experiments import order_leaderboard
+
+    _present(
+        "Variance of a batch",
+        lambda executor: order_leaderboard.order_variance(reps, seed, executor, _progress),
+        _Way(workers, dask, csv, plot, as_json),
+        "part",
+    )
+
+
+@experiment.command("predictive-check")
+def predictive_check(
+    reps: Replicates = 40,
+    copies: Annotated[
+        int, typer.Option("--copies", min=20, help="Simulated of the held-out batches.")
+    ] = 200,
+    seed: SeedOfAll = 7,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a right model on held-out batches, with its estimates' error and without."""
+    from orchestrator.experiments import predictive_check as check
+
+    _present(
+        "Terms inside their bounds",
+        lambda executor: check.run(reps, copies, seed, executor, _progress),
+        _Way(workers, dask, csv, plot, as_json),
+    )
+
+
+@experiment.command("saturated-judge")
+def saturated_judge(
+    reps: Replicates = 20,
+    seed: SeedOfAll = 41,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Follow p over batches for three judges, one of whom accepts most items always."""
+    from orchestrator.experiments import saturated_judge as saturated
+
+    _present(
+        "p against batches",
+        lambda executor: saturated.run(reps, seed, executor, _progress),
+        _Way(workers, dask, csv, plot, as_json),
+        "p, median",
+    )
+
+
+# --- designs -----------------------------------------------------------------------------------
+
+
+@lab.command("design")
+def design(
+    layout: Annotated[
+        Layout, typer.Option("--design", help="How batches are ordered.")
+    ] = Layout.WILLIAMS,
+    items: Annotated[int, typer.Option("--items", min=1, help="Items in the pool.")] = 6,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", min=1, help="Items of a batch; all by default.")
+    ] = None,
+    blocks: Annotated[int, typer.Option("--blocks", min=1, help="Blocks of each judge.")] = 1,
+    batches: Annotated[
+        int | None, typer.Option("--batches", min=1, help="Batches of each judge, over --blocks.")
+    ] = None,
+    groups: Annotated[
+        str | None, typer.Option("--groups", metavar="N,N", help="Sizes of groups, as in 3,3.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="As a campaign's.")] = 0,
+    judges: Annotated[int, typer.Option("--judges", min=1, help="Each has its own orders.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Print a design of batches as a campaign would lay it out, and verify it; 1 if it is uneven."""
+    from orchestrator.experiments import order_design
+
+    wanted = order_design.Wanted(
+        layout=layout.value,
+        n_items=items,
+        batch_size=batch_size or 0,
+        blocks=blocks,
+        batches=batches or 0,
+        groups=_sizes(groups),
+        seed=seed,
+    )
+    found = [
+        order_design.verified(wanted, order_design.laid_out(wanted, judge))
+        for judge in range(judges)
+    ]
+    if as_json:
+        print_json(order_design.as_json(wanted, found))
+    else:
+        for judge, each in enumerate(found, 1):
+            _show_design(judge, each, wanted)
+    if any(each.problems for each in found):
+        raise typer.Exit(1)
+
+
+def _sizes(groups: str | None) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(part) for part in (groups or "").split(",") if groups)
+    except ValueError as exc:
+        raise ConfigError(f"--groups {groups}: wants sizes, as in 3,3") from exc
+    if any(size < 1 for size in sizes):
+        raise ConfigError(f"--groups {groups}: a group has an item at least")
+    return sizes
+
+
+def _show_design(judge: int, found: Verified, wanted: Wanted) -> None:
+    """Print a judge's batches, and below them what was counted; items count from 1."""
+    n_slots = found.design.rows.shape[1]
+    rows = zip(found.design.block.tolist(), found.design.rows.tolist(), strict=True)
+    print_table(
+        (f"judge {judge}", "block", *(f"slot {s + 1}" for s in range(n_slots))),
+        (
+            (
+                f"batch {t}",
+                "remainder" if block < 0 else str(block + 1),
+                *(str(item + 1) for item in items),
+            )
+            for t, (block, items) in enumerate(rows, 1)
+        ),
+    )
+    n_batches, n_rest = len(found.design.rows), found.n_remainder
+    typer.echo(f"{n_batches} batches in blocks of {wanted.block_length}; remainder {n_rest}")
+    if n_batches > n_rest:
+        (fewest, most), (rarest, commonest) = found.balance.per_slot, found.balance.per_pair
+        typer.echo(f"in whole blocks: an item in a slot {_span(fewest, most)} times,")
+        typer.echo(f"one item right behind another {_span(rarest, commonest)} times")
+    for k, (fewest, most) in enumerate(found.seats, 1):
+        typer.echo(f"group {k}: {_span(fewest, most)} seats of a batch")
+    typer.echo(f"all items connected: {'yes' if found.is_connected else 'no'}")
+    for problem in found.problems:
+        typer.echo(f"not balanced: {problem}")
+    if not found.problems:
+        typer.echo("balanced")
+
+
+def _span(fewest: int, most: int) -> str:
+    return str(fewest) if fewest == most else f"{fewest} to {most}"

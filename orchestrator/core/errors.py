@@ -154,12 +154,15 @@ class IdentityChanged(ReplayError):
 
 # --- judges ------------------------------------------------------------------------------------
 
+LONGEST_WAIT_S = 366.0 * 86_400
+"""No server means longer, and no calendar ends before."""
+
 
 class JudgeError(OrchestratorError):
     """One attempt at a judge brought no reply.
 
     `billing` says whether it can have cost anything, `retry_after_s` how long the server asked to
-    wait, `usage` what the provider counted if it said so.
+    wait (what is no time counts as not said), `usage` what the provider counted if it said so.
     """
 
     billing: Billing = Billing.UNKNOWN
@@ -177,6 +180,9 @@ class JudgeError(OrchestratorError):
         super().__init__(message)
         if billing is not None:
             self.billing = billing
+        if retry_after_s is not None:
+            is_time = retry_after_s >= 0  # which nan is not
+            retry_after_s = min(retry_after_s, LONGEST_WAIT_S) if is_time else None
         self.retry_after_s = retry_after_s
         self.usage = usage
 

@@ -26,7 +26,7 @@ class Timeouts:
     """Deadlines of one judge, seconds on the monotonic clock.
 
     `attempt_s` bounds one call; `answer_s` all calls of a question between two turns and the pauses
-    between them, waits for a limit of the rate apart. A judge that must wait longer than
+    between them, waits for a place or a limit of the rate apart. A judge that must wait longer than
     `patience_s` is parked; where all are parked for longer than `max_wait_s`, the run stops.
     """
 

@@ -34,7 +34,7 @@ class Job:
     """One question on its way to a judge: what to send, what is held for it, and how it fared.
 
     Times are seconds on the clock of the run. `deadline` bounds all attempts and the pauses between
-    them, waits for a limit of the rate apart. `taken`: what the attempt under way is expected to
+    them, waits for a place or a limit of the rate apart. `taken`: what the attempt under way is expected to
     use of the rates.
     """
 
@@ -68,8 +68,9 @@ class Job:
         if self.is_first:
             self.deadline = now + self.judge.timeouts.answer_s
         else:
-            limited_s = min(limited_s, now - self._ready_at)
-            self.deadline += limited_s
+            queued_s = now - self._ready_at
+            self.deadline += queued_s
+            limited_s = min(limited_s, queued_s)
             self.waited_s += self._ready_at - self._came_back_at
         self.sent_at, self.taken = now, taken
         self.limited_s += limited_s

@@ -78,6 +78,10 @@ class Lane:
         """Until when nothing leaves, because a provider asked for it or does not answer."""
         return max(self._paused_until, self.account.paused_until)
 
+    def is_beyond_patience(self, now: float) -> bool:
+        """Whether it is paused for longer than one waits for its judge."""
+        return self.paused_until - now > self.judge.timeouts.patience_s
+
     def start(self, now: float) -> Job:
         """Take the next question; it leaves now."""
         taken = self._expected()
@@ -158,7 +162,7 @@ class Lane:
 
 
 class Dispatcher:
-    """All lanes. `max_in_flight` bounds the calls of all judges together (`-j`).
+    """All lanes. `max_in_flight` bounds the calls of all judges together (`-j`); None: nothing does.
 
     `backoff` gives the pause, in seconds, after so many failures in a row.
     """
@@ -166,14 +170,14 @@ class Dispatcher:
     def __init__(
         self,
         judges: Sequence[Judge],
-        max_in_flight: int,
+        max_in_flight: int | None,
         now: float = 0.0,
         backoff: Callable[[int], float] = jittered,
     ) -> None:
         pairs = zip(judges, accounts(judges, now), strict=True)
         self.lanes = [Lane(judge, *pair, backoff) for judge, pair in pairs]
         self.backoff = backoff
-        self.max_in_flight = max_in_flight
+        self.max_in_flight = math.inf if max_in_flight is None else max_in_flight
         self._n_put_back = 0
 
     @property

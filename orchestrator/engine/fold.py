@@ -239,6 +239,7 @@ class State:
                 self.is_paused = False
             case LimitReached(which=which):
                 self.limit_reached = which
+                self.is_paused = False  # it ends, and ending asks nothing
             case Stopped(reason=reason):
                 self.stopped = reason
             case Reopened():
@@ -317,7 +318,8 @@ class State:
                 self.judges[judge].excess = max(self.judges[judge].excess, excess)
             if isinstance(outcome, Missing):
                 self._suspect(judge, outcome)
-        if outcome.usage is not None:
+        is_cached = isinstance(outcome, Judged) and outcome.origin is Origin.CACHE
+        if outcome.usage is not None and not is_cached:
             usage = outcome.usage
             self.n_tok += (
                 usage.input_tok

@@ -41,7 +41,7 @@ class Operation:
 
     Parameters
     ----------
-    max_in_flight : calls at a time over all judges
+    max_in_flight : calls at a time over all judges; None: as many as the judges allow
     grace_s : how long calls under way may take to finish after the first interrupt
     company_s : a pause that lets arrivals share a commit; halves the CPU time at usual latencies
     wall_clock_s : asking ends after so long; None for no limit
@@ -53,7 +53,7 @@ class Operation:
     backoff : the pause after so many failures in a row, seconds
     """
 
-    max_in_flight: int
+    max_in_flight: int | None
     grace_s: float = 30.0
     company_s: float = 0.0
     wall_clock_s: float | None = None
@@ -184,9 +184,14 @@ class Scheduler:
             raise OrchestratorError("nothing is under way and nothing can be decided")
         return False
 
+    @property
+    def _is_held(self) -> bool:
+        """Whether nothing is sent until a command or the end."""
+        return self.is_draining or self.state.is_paused
+
     async def _receive(self) -> list[_End]:
         wakes_at = self._traffic.wakes_at(self._now())
-        if self.is_draining or math.isinf(wakes_at):
+        if self._is_held or math.isinf(wakes_at):
             first = await self._inbox.receive()
         else:
             first = None
@@ -218,7 +223,7 @@ class Scheduler:
                 await decider.decide()
         if self.state.stopped is not None:
             decider.close_unsent()
-        jobs = [] if self.is_draining else self._traffic.start(now)
+        jobs = [] if self._is_held else self._traffic.start(now)
         events = decider.end_turn()
         if events:
             await self._commit(events)

@@ -13,7 +13,7 @@ from orchestrator.core.errors import JudgeError, Transient
 from orchestrator.core.events import Freed, JudgeUp, LimitReached, Sent
 from orchestrator.core.ids import JudgeIx
 from orchestrator.core.query import Judged
-from orchestrator.core.wire import Reply
+from orchestrator.core.wire import Billing, Reply
 from orchestrator.engine.attempts import Arrival, Job, answered, unanswered
 from orchestrator.engine.crew import Archive
 from orchestrator.engine.decider import Decider
@@ -42,8 +42,11 @@ class Traffic:
     def ended(self, job: Job, result: Reply | JudgeError, now: float) -> None:
         """Take in the end of an attempt: it counts, or waits to be made again."""
         lane = self._dispatcher.ended(job, result, now)
-        if isinstance(result, Transient) and self._may_come_again(job, result, lane, now):
-            return
+        match result:
+            case Transient(billing=Billing.NO) if self._may_come_again(job, result, lane, now):
+                return
+            case _:
+                pass
         arrival = self._arrival(job, result)
         self._decider.take_in(arrival)
         if isinstance(result, Reply) and isinstance(arrival.outcome, Judged):
@@ -90,37 +93,34 @@ class Traffic:
     def _may_come_again(self, job: Job, error: Transient, lane: Lane, now: float) -> bool:
         """Put a job back that cost nothing, or give up its judge for a time."""
         state, judge = self._decider.state, job.judge
-        freed = Freed(q=job.q, attempt=job.number, error=self._archive.words(error))
-        is_down = state.judges[job.query.judge].is_down
-        if state.stopped is not None or is_down:
-            self._decider.do(freed)
-            return True
-        if lane.paused_until - now > judge.timeouts.patience_s:
-            self._decider.do(freed)
-            self._park(lane, str(freed.error), now)
-            return True
+        at = state.judges[job.query.judge]
+        comes_back = state.stopped is not None or at.is_down or lane.is_beyond_patience(now)
         wait_s = error.retry_after_s
         if wait_s is None:
             wait_s = self._dispatcher.backoff(job.number)
-        if job.number >= judge.max_attempts or now + wait_s >= job.deadline:
+        is_last = job.number >= judge.max_attempts or now + wait_s >= job.deadline
+        if is_last and not comes_back:
             return False
+        freed = Freed(q=job.q, attempt=job.number, error=self._archive.words(error))
         self._decider.do(freed)
-        self._dispatcher.put_back(job, now + wait_s, now)
+        if state.stopped is None:
+            self._park(lane, str(freed.error), now)
+        if not comes_back:
+            self._dispatcher.put_back(job, now + wait_s, now)
         return True
 
     def _park(self, lane: Lane, why: str, now: float) -> None:
-        """Park what a pause keeps waiting for longer than its patience."""
+        """Park what a pause keeps waiting for longer than its patience, or for longer than known."""
         wall = self._wall()
         for ix, other in enumerate(self._dispatcher.lanes):
-            judge, wait_s = JudgeIx(ix), other.paused_until - now
-            is_down = self._decider.state.judges[ix].is_down
-            if (
-                other.account is lane.account
-                and not is_down
-                and wait_s > other.judge.timeouts.patience_s
-            ):
-                self._up_at[judge] = other.paused_until
-                self._decider.park(judge, why, until=wall + wait_s)
+            judge, until = JudgeIx(ix), other.paused_until
+            at = self._decider.state.judges[ix]
+            is_known = at.is_down and (
+                at.down_until is None or until <= self._up_at.get(judge, 0.0)
+            )
+            if other.account is lane.account and other.is_beyond_patience(now) and not is_known:
+                self._up_at[judge] = until
+                self._decider.park(judge, why, until=wall + until - now)
 
     def _arrival(self, job: Job, result: Reply | JudgeError) -> Arrival:
         match result:

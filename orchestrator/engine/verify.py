@@ -18,6 +18,7 @@ from orchestrator.core.events import (
     Arrived,
     Asked,
     CapChanged,
+    Commanded,
     Continued,
     Declined,
     Event,
@@ -156,6 +157,9 @@ _SOMETHING = Reply(text="", finish=Finish.STOP, usage=None, origin=Origin.CACHE)
 _TAKES_UP = CapChanged | PriceChanged | JudgeUp | Reopened
 """What only a process that takes a run up writes; `Started` follows it, after what it mends."""
 
+_FOLLOWS_A_STOP = Reopened | Started | Freed | Commanded
+"""What a stopped run may still hear of, besides what came of its open questions."""
+
 _OUTSIDE = frozenset({"wall_clock", "user", "stale_cache"})
 """Limits that are facts of the world; nothing in the log could contradict them."""
 
@@ -193,7 +197,7 @@ class _Check:
         if isinstance(event, Late | Forfeited | Withdrawn):
             if state.stopped is None:
                 yield f"{kind} stands before any stop"
-        elif state.stopped is not None and not isinstance(event, Reopened | Started | Freed):
+        elif state.stopped is not None and not isinstance(event, _FOLLOWS_A_STOP):
             yield f"{kind} follows the stop"
         match event:
             case Opened() if state.is_opened:

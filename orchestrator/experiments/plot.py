@@ -14,7 +14,7 @@ Curve = Sequence[tuple[float, float]]
 
 
 class Panel(NamedTuple):
-    """One small picture: its title, and a curve of (x, y), both above 0, for each name."""
+    """One small picture: its title, and a curve of (x, y), above 0 on logarithmic axes, for each name."""
 
     title: str
     curves: Mapping[str, Curve]
@@ -24,15 +24,21 @@ _COLOURS = ("#1b5e9e", "#c2541b", "#2e7d4f", "#8a4f9e", "#9a7b12", "#b3305c", "#
 _WIDTH, _HEIGHT, _LEFT, _TOP, _COLUMNS, _LABEL = 300, 220, 46, 34, 3, 200
 
 
-def write(path: Path, panels: Sequence[Panel], *, title: str, x: str, y: str) -> None:
+def write(
+    path: Path, panels: Sequence[Panel], *, title: str, x: str, y: str, is_level: bool = False
+) -> None:
     """Write the picture; both axes are logarithmic and the same in all panels.
+
+    Parameters
+    ----------
+    is_level : the upright axis is linear instead, from 0 or below
 
     Raises
     ------
     ConfigError
         The name ends neither in .svg nor in .png, or a .png is wanted without vl-convert.
     """
-    drawing = svg(panels, title=title, x=x, y=y)
+    drawing = svg(panels, title=title, x=x, y=y, is_level=is_level)
     if path.suffix == ".svg":
         path.write_text(drawing, encoding="utf-8")
     else:
@@ -71,12 +77,13 @@ def _png(drawing: str) -> bytes:
     return picture
 
 
-def svg(panels: Sequence[Panel], *, title: str, x: str, y: str) -> str:
+def svg(panels: Sequence[Panel], *, title: str, x: str, y: str, is_level: bool = False) -> str:
     """Draw the panels in rows of three, with one legend."""
     names = list(dict.fromkeys(name for panel in panels for name in panel.curves))
     points = [point for panel in panels for curve in panel.curves.values() for point in curve]
     across = _Scale.over([px for px, _ in points], _WIDTH - _LEFT - 12)
-    up = _Scale.over([py for _, py in points], _HEIGHT - _TOP - 40)
+    scale = _Level if is_level else _Scale
+    up = scale.over([py for _, py in points], _HEIGHT - _TOP - 40)
     columns = min(_COLUMNS, len(panels))
     n_rows = math.ceil(len(panels) / columns)
     beside = columns * _WIDTH // _LABEL
@@ -129,6 +136,27 @@ class _Scale(NamedTuple):
             if len(found) > 2:
                 break
         return found
+
+
+class _Level(_Scale):
+    """A stretch of numbers laid evenly over so many pixels."""
+
+    __slots__ = ()
+
+    @classmethod
+    def over(cls, values: Sequence[float], length: float) -> _Level:
+        low, high = min(0.0, *values), max(0.0, *values)
+        return cls(low, high + 0.06 * ((high - low) or 1.0), length)
+
+    def at(self, value: float) -> float:
+        return self.length * (value - self.low) / (self.high - self.low)
+
+    def ticks(self) -> list[float]:
+        """Choose multiples of 1, 2 or 5 times a power of ten, three to seven of them."""
+        power = 10.0 ** math.floor(math.log10((self.high - self.low) / 2))
+        step = max(d * power for d in (1, 2, 5) if d * power <= (self.high - self.low) / 2)
+        first, last = math.ceil(self.low / step), math.floor(self.high / step)
+        return [k * step for k in range(first, last + 1)]
 
 
 def _panel(

@@ -12,6 +12,7 @@ from orchestrator.core.estimate import Estimate
 from orchestrator.core.money import Nano, format_usd
 from orchestrator.core.scale import Scale
 from orchestrator.core.wire import Json
+from orchestrator.report import batches
 from orchestrator.report.screen import WIDTH
 from orchestrator.report.wording import (
     columns,
@@ -70,9 +71,19 @@ class Compared(NamedTuple):
     naive: Naive
 
     @property
+    def is_in_logits(self) -> bool:
+        """Whether our values are logits of yes, and the naive ones shares of it."""
+        return self.estimate.diagnostics.get("scale") == "logit"
+
+    @property
     def width_ratios(self) -> tuple[float, ...]:
-        """How many times as wide our intervals are; nan where the naive one has no width."""
+        """How many times as wide our intervals are; nan where that can't be said.
+
+        The naive one has no width, or ours is in logits where the naive one is in shares.
+        """
         e, n = self.estimate, self.naive
+        if self.is_in_logits:
+            return (math.nan,) * len(e.names)
         ends = zip(e.lower, e.upper, n.lower, n.upper, strict=True)
         return tuple((b - a) / (d - c) if d > c else math.nan for a, b, c, d in ends)
 
@@ -187,7 +198,12 @@ def _lines(a: Assessment) -> Iterator[str]:
             yield ""
             yield from _table_of(result, one)
         yield ""
-        yield from _judges(result.compared[0].estimate)
+        estimates = [one.estimate for one in result.compared]
+        told = [*batches.memory(estimates), *batches.adequacy(estimates)]
+        if told:
+            yield from _told("judges", told)
+        else:
+            yield from _judges(estimates[0])
     if a.cost is not None:
         yield from _told("cost", [f"{format_usd(a.cost, decimals=2)} in all"])
     yield ""
@@ -230,8 +246,10 @@ def _table_of(result: CriterionResult, one: Compared) -> Iterator[str]:
         if n := _by_name(e, "missing", i):
             worst = (_by_name(e, "worst_lower", i), _by_name(e, "worst_upper", i))
             lost.append(f"{n:,} in {label(e.names[i])}: {_range(*worst, digits)}")
-    head = (f"{result.criterion}, {target(e)}", "rows", "naive", "items", "ours", "width")
-    yield from _grid(head, rows)
+    units = ("naive share", "logits") if one.is_in_logits else ("naive", "ours")
+    head = (f"{result.criterion}, {target(e)}", "rows", units[0], "items", units[1], "width")
+    kept = _short if one.is_in_logits else tuple[str, ...]
+    yield from _grid(kept(head), map(kept, rows))
     if len(rows) < len(e.names):
         yield f"({len(e.names) - len(rows):,} more are in --json)"
     yield from _told("why", [f"{why(one)}."])
@@ -242,6 +260,11 @@ def _table_of(result: CriterionResult, one: Compared) -> Iterator[str]:
         yield from _told("missing", [f"{missing} with each at an end of the scale."])
 
 
+def _short(row: Sequence[str]) -> tuple[str, ...]:
+    """Leave out the columns of items and width, which say nothing of logits."""
+    return (*row[:3], row[4])
+
+
 _LISTED = 4
 """Of how many names the missing verdicts are listed."""
 
@@ -249,6 +272,8 @@ _LISTED = 4
 def why(one: Compared) -> str:
     """Say in one sentence why our intervals differ from the naive ones."""
     e, naive = one.estimate, one.naive
+    if one.is_in_logits:
+        return _why_in_sequence(e)
     # Where repeats alone are random, items are as given and nothing rests on their number.
     is_sample = "items like these" in e.estimand
     n_rows = sum(naive.n_rows)
@@ -289,6 +314,16 @@ def why(one: Compared) -> str:
     found = [reason for reason, is_so in reasons.items() if is_so]
     return (
         "; ".join(found) or "each row is an item of its own, and both take the rows as the sample"
+    )
+
+
+def _why_in_sequence(e: Estimate) -> str:
+    told = batches.why_naive([e])
+    if told:
+        return " ".join(told).removesuffix(".")
+    return (
+        "shares hang on what stood before, and on the batch's mood; logits are the units' own, above "
+        "the mean of all"
     )
 
 

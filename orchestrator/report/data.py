@@ -201,6 +201,45 @@ class PlaceEffect:
         return self.p < 0.05
 
 
+class Evenness(NamedTuple):
+    """The fewest and the most times that a unit stood in a slot, and right behind another unit."""
+
+    per_slot: tuple[int, int]
+    per_pair: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotTally:
+    """One judge's batches: where units stood, and what was said by slot.
+
+    Parameters
+    ----------
+    n_batches, n_missing : that came to their end, and that brought no verdict at all
+    n_units : of the pool
+    is_share : `means` are shares of verdicts that accept, else means of verdicts
+    lost : units without a verdict, by reason: of missing batches by theirs, of partial answers
+        `truncated`, `omitted`, `unreadable`, `contradicted`
+    rated, means : verdicts by slot, and their mean
+    asked, kept : evenness of the batches as asked, and of what has a verdict; None for a large pool
+    """
+
+    judge: str
+    n_batches: int
+    n_missing: int
+    n_units: int
+    is_share: bool
+    lost: Mapping[str, int]
+    rated: tuple[int, ...]
+    means: tuple[float, ...]
+    asked: Evenness | None
+    kept: Evenness | None
+
+    @property
+    def n_lost(self) -> int:
+        """How many units have no verdict where they stood."""
+        return sum(self.lost.values())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
     """A time in which a judge took no questions.
@@ -356,6 +395,7 @@ class ReportData:
     times : what the calls' time went for
     agreement : of the judges, by criterion; none where no two of them rated the same units
     places : effects of the place in which things were shown; none where it never changed
+    slots : the judges' batches; none where units were not rated in batches
     without_judge : the final estimates with each judge left out, where that was computed
     """
 
@@ -395,6 +435,7 @@ class ReportData:
     times: Times
     agreement: tuple[Agreement, ...]
     places: tuple[PlaceEffect, ...]
+    slots: tuple[SlotTally, ...] = ()
     without_judge: tuple[WithoutJudge, ...] = ()
 
     @property

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 from orchestrator.core.estimate import Estimate
-from orchestrator.report import charts, panel, wording
+from orchestrator.report import batches, charts, panel, wording
 from orchestrator.report.charts import Bar, Interval, Part
 from orchestrator.report.data import ReportData
 from orchestrator.report.wording import Grid, label, usd
@@ -24,6 +24,7 @@ def render(data: ReportData) -> str:
         data=data,
         words=wording,
         panel=panel,
+        batches=batches,
         spend=data.spend,
         counts=data.counts,
         tables=_tables(data.estimates),

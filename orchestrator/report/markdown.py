@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from orchestrator.core.estimate import Estimate
-from orchestrator.report import panel, wording
+from orchestrator.report import batches, panel, wording
 from orchestrator.report.data import ReportData
 from orchestrator.report.wording import Grid, label, plural, usd
 
@@ -52,6 +52,7 @@ def _lines(data: ReportData) -> Iterator[str]:
     yield from ("", *_grid(panel.said(data)), "", panel.SAID_NOTE)
     yield from ("", f"Time of all calls: {wording.time_spent(data.times)}.")
     yield from _order(data)
+    yield from _batches(data)
     yield from _labels(data)
     yield from ("", "## Missing answers", "", wording.fate(data), "")
     yield from _table(("arm", "ended", "answered", "missing", "why"), _arms(data))
@@ -110,6 +111,33 @@ def _order(data: ReportData) -> Iterator[str]:
     grid = panel.by_place(data)
     if grid is not None:
         yield from ("", "## Order", "", *_grid(grid), "", panel.PLACES_NOTE)
+
+
+def _batches(data: ReportData) -> Iterator[str]:
+    if not data.slots:
+        return
+    yield from ("", "## Batches", "")
+    told = (batches.design(data), batches.memory(data.estimates), batches.adequacy(data.estimates))
+    yield from (f"- {safe(line)}" for lines in told for line in lines)
+    grid = batches.by_slot(data)
+    if grid is not None:
+        yield from ("", "### By slot", "", *_grid(grid), "", batches.SLOTS_NOTE)
+    grids = batches.beside_naive(data.estimates)
+    if grids:
+        yield from ("", "### Raw verdicts beside ours", "")
+    for grid in grids:
+        yield from (*_grid(grid), "")
+    if grids:
+        yield from (batches.NAIVE_NOTE, "")
+        yield from (f"- {safe(line)}" for line in batches.why_naive(data.estimates))
+    grids = batches.looks(data.estimates)
+    if grids:
+        yield from ("", "### The stopping rule over time", "")
+    for grid in grids:
+        yield from (*_grid(grid), "")
+    if grids:
+        yield batches.LOOKS_NOTE
+    yield from (f"\n{safe(line)}" for line in batches.after_looks(data.estimates))
 
 
 def _estimate(estimate: Estimate) -> Iterator[str]:

@@ -12,12 +12,14 @@ from orchestrator.report.data import (
     Agreement,
     ArmTally,
     Charge,
+    Evenness,
     JudgeTally,
     Outage,
     PlaceEffect,
     Ranged,
     ReportData,
     Scores,
+    SlotTally,
     State,
     Times,
     WithoutJudge,
@@ -137,6 +139,7 @@ def document(data: ReportData) -> dict[str, Json]:
             **_times(data.times),
             "agreement": [_agreement(agreement) for agreement in data.agreement],
             "places": [_place_effect(effect) for effect in data.places],
+            "slots": [_slots(tally) for tally in data.slots],
             "without_judge": [_without_judge(left) for left in data.without_judge],
         },
         "judges": [_judge(judge) for judge in data.judges],
@@ -268,6 +271,27 @@ def _place_effect(effect: PlaceEffect) -> dict[str, Json]:
         "df": effect.df,
         "p": effect.p,
     }
+
+
+def _slots(tally: SlotTally) -> dict[str, Json]:
+    return {
+        "judge": tally.judge,
+        "n_batches": tally.n_batches,
+        "n_missing": tally.n_missing,
+        "n_units": tally.n_units,
+        "lost": dict(tally.lost),
+        "rated": list(tally.rated),
+        "means": [_number(mean) for mean in tally.means],
+        "is_share": tally.is_share,
+        "asked": _evenness(tally.asked),
+        "kept": _evenness(tally.kept),
+    }
+
+
+def _evenness(found: Evenness | None) -> dict[str, Json] | None:
+    if found is None:
+        return None
+    return {"per_slot": list(found.per_slot), "per_pair": list(found.per_pair)}
 
 
 _BRIEF = ("name", "target", "names", "value", "se", "lower", "upper", "status", "flags")

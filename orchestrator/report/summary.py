@@ -39,7 +39,16 @@ from orchestrator.core.events import (
 from orchestrator.core.gate import Gate, judge
 from orchestrator.core.money import Nano
 from orchestrator.core.ports import Row
-from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, Purpose, Query, Role
+from orchestrator.core.query import (
+    Judged,
+    Kind,
+    Missing,
+    MissingReason,
+    Outcome,
+    Purpose,
+    Query,
+    Role,
+)
 from orchestrator.core.records import Join, Open
 from orchestrator.core.scale import ScaleType
 from orchestrator.core.stopping import StopReason
@@ -65,6 +74,7 @@ from orchestrator.report.data import (
     state_of,
 )
 from orchestrator.report.places import Places, holm
+from orchestrator.report.slots import Slots
 from orchestrator.report.wording import printable
 
 
@@ -192,6 +202,7 @@ class _ArmTally(_Tally):
 class _JudgeTally(_Tally):
     said: list[_Said]
     places: Places
+    slots: Slots
     cached: int = 0
     purse: _Purse = field(default_factory=_Purse)
     above_hold: int = 0
@@ -226,9 +237,12 @@ class _Fold:
         self.held = 0
         n_kept = _KEPT_CELLS // max(1, len(self.judge_docs) * len(self.criteria))
         n_kept = min(n_kept, self.n_items * len(self.arm_names))
+        n_units, yes_from = self.n_items * len(self.arm_names), self._yes_from()
         self.judges = [
             _JudgeTally(
-                said=[_Said(n_kept) for _ in self.criteria], places=Places(len(self.criteria))
+                said=[_Said(n_kept) for _ in self.criteria],
+                places=Places(len(self.criteria)),
+                slots=Slots(n_units=n_units, yes_from=yes_from),
             )
             for _ in self.judge_docs
         ]
@@ -256,6 +270,13 @@ class _Fold:
         self.n_starts = 0
         self.started_at = self.ended_at = at
         self.active_s = 0.0
+
+    def _yes_from(self) -> float | None:
+        """Say from which verdict on a batch's unit is accepted; None where nothing says so."""
+        if [criterion.get("type") for criterion in self.criteria] == [ScaleType.BOOLEAN]:
+            return 1.0
+        line = (self.identity.get("task") or {}).get("accept_from")
+        return None if line is None else float(line)
 
     # --- one event
 
@@ -302,7 +323,10 @@ class _Fold:
         self._charge(at, at.outcome, "answers" if isinstance(at.outcome, Judged) else "missing")
         tallies: list[_Tally] = [self.arms[unit % len(self.arms)] for unit in at.query.units]
         if at.query.role is Role.JUDGE:
-            tallies.append(self.judges[at.query.judge])
+            judge = self.judges[at.query.judge]
+            tallies.append(judge)
+            if at.query.kind is Kind.RATE_BATCH and at.outcome is not None:
+                judge.slots.add(at.query, at.outcome)
         match at.outcome:
             case Missing(reason=reason, detail=detail):
                 self.missing[reason] += 1
@@ -540,6 +564,11 @@ class _Fold:
             times=_times(self.judges),
             agreement=tuple(self._agreement(firsts)),
             places=tuple(self._place_effects()),
+            slots=tuple(
+                judge.slots.frozen(str(doc["name"]))
+                for doc, judge in zip(self.judge_docs, self.judges, strict=True)
+                if judge.slots.n_batches
+            ),
         )
 
     def _ending(self, unstopped: State) -> tuple[State, StopReason | None]:

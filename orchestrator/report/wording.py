@@ -179,28 +179,36 @@ def _nothing(data: ReportData) -> str:
 
 
 def _compared(estimate: Estimate, data: ReportData) -> str | None:
-    """Put a single difference of two arms into words."""
-    if estimate.target != "difference" or len(estimate.names) != 1:
+    """Put a single difference of two arms, or of two groups of items, into words."""
+    if len(estimate.names) != 1:
         return None
-    pair = _pair(estimate.names[0], [arm.name for arm in data.arms])
+    match estimate.target:
+        case "difference":
+            pair = _pair(estimate.names[0], [arm.name for arm in data.arms])
+        case "groups":
+            pair = _groups(estimate, data)
+        case _:
+            pair = None
     if pair is None:
         return None
+    unit = " logits" if estimate.diagnostics.get("scale") == "logit" else ""
     new, old = pair
     value, lower, upper = estimate.value[0], estimate.lower[0], estimate.upper[0]
     d = places((upper - lower) / 2)
     if math.isnan(lower) or math.isnan(upper):
         return (
-            f"{new} differs from {old} by {number(value, d)}; how uncertain that is can't be "
+            f"{new} differs from {old} by {number(value, d)}{unit}; how uncertain that is can't be "
             "known from these data."
         )
     if lower <= 0 <= upper:
         return (
-            f"{new} and {old} cannot be told apart: the difference is {with_interval(estimate, 0)}."
+            f"{new} and {old} cannot be told apart: the difference is "
+            f"{with_interval(estimate, 0)}{unit}."
         )
     low, high = sorted((abs(lower), abs(upper)))
     word = "better" if value > 0 else "worse"
     size = f"{number(abs(value), d)} [{number(low, d)}, {number(high, d)}]"
-    return f"{new} is {word} than {old} by {size}."
+    return f"{new} is {word} than {old} by {size}{unit}."
 
 
 def _pair(name: str, arms: Sequence[str]) -> tuple[str, str] | None:
@@ -209,7 +217,23 @@ def _pair(name: str, arms: Sequence[str]) -> tuple[str, str] | None:
     return next((pair for pair in pairs if name == " - ".join(pair)), None)
 
 
-_TARGETS = {"arms": "mean", "units": "score", "difference": "difference", "judges": "mean by judge"}
+def _groups(estimate: Estimate, data: ReportData) -> tuple[str, str] | None:
+    """Find the two sides of a comparison in the campaign's entry of its name."""
+    entries: list[Mapping[str, Json]] = data.identity.get("estimate") or []
+    for entry in entries:
+        contrast = entry.get("contrast")
+        if entry.get("name") == estimate.name and contrast:
+            return str(contrast.get("group") or contrast.get("arm")), str(contrast["baseline"])
+    return None
+
+
+_TARGETS = {
+    "arms": "mean",
+    "units": "score",
+    "difference": "difference",
+    "groups": "difference",
+    "judges": "mean by judge",
+}
 
 
 def target(estimate: Estimate) -> str:
@@ -405,6 +429,24 @@ _FLAGS = {
     "interaction_exceeds_noise": "judges differ on single items by more than their answers wobble: "
     "more answers of the same judges would not bring them together",
     "judges_no_random_sample": "these judges are no random sample of judges like them",
+    "partial": "units of a batch have no verdict",
+    "unknown_id": "an entry was for no unit of the question, and was passed over",
+    "repeated_id": "the same verdict was given twice",
+    "reordered": "units were rated in another order than the one in which they stand",
+    "saturated": "a judge gives most units the same verdict every time, and can't tell them apart",
+    "unstable_spread": "a judge's batches differ so much that its model is not stable",
+    "quadrature": "the integral over batch effects did not settle with more nodes",
+    "undetermined": "the verdicts leave part of a judge's memory open; a weak prior holds it",
+    "boundary": "a judge's batches do not differ by more than chance: the spread is 0",
+    "robust_disagrees": "robust errors differ from the model's, which leaves something out",
+    "prediction_misses": "the model does not predict held-out batches well: try lags: 3",
+    "naive_biased": "raw verdicts mislead here: groups differ in spread, or shares lie near an end",
+    "naive_ranking_unsafe": "a ranking by raw shares could be wrong: the first ones are too close",
+    "prior_sensitive": "part of the difference rests on units with one verdict only, which the penalty "
+    "places",
+    "prior_inconclusive": "the verdict depends on the penalty's scale, so it is none",
+    "contrast_differs_by_judge": "judges differ on this by more than chance (p < 0.1): read their rows, "
+    "not the pooled value",
     "resampled": "recorded answers were drawn again with replacement",
 }
 
@@ -688,7 +730,7 @@ def grids(estimate: Estimate) -> list[Grid]:
             tuple(tuple(map(_cell, record.values())) for record in value),
         )
         for key, value in estimate.diagnostics.items()
-        if key != "labels"  # these have a section of their own
+        if key not in {"labels", "looks"}  # these have a section of their own
         and isinstance(value, list)
         and value
         and all(_is_record(r, value[0]) for r in value)

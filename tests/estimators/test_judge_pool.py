@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 from estimators.judge_pool import holm, pool_judges
-from estimators.markov_glmm import Contrast, FitStatus
 from estimators.markov_inference import wald
+from estimators.markov_model import Contrast, FitStatus
 
 OPEN = Contrast(math.nan, math.nan, math.nan, math.nan, FitStatus.NOT_ESTIMABLE, "one batch")
 

@@ -7,9 +7,9 @@ import pytest
 
 from estimators.batches import laid_out, sequences
 from estimators.markov_fit import Climb, Penalty, maximise
-from estimators.markov_glmm import fit_markov_glmm
 from estimators.markov_inference import prior_sensitivity
 from estimators.markov_likelihood import log_likelihood
+from estimators.markov_model import fit_markov_glmm
 from estimators.quadrature import gauss_hermite
 from tests.estimators.markov_data import D3, D6, GOLD, drawn, halves, ratings_of, read
 

@@ -7,7 +7,6 @@ import pytest
 from scipy import stats
 
 from estimators.batches import sequences
-from estimators.markov_glmm import FitStatus, fit_sequences
 from estimators.markov_inference import (
     Inference,
     acceptance,
@@ -22,6 +21,7 @@ from estimators.markov_inference import (
     spread_test,
 )
 from estimators.markov_judge import simulate
+from estimators.markov_model import FitStatus, fit_sequences
 from tests.estimators.markov_data import (
     D6,
     drawn,

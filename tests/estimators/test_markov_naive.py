@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 
 from estimators.batches import sequences
-from estimators.markov_glmm import fit_sequences
 from estimators.markov_judge import simulate
+from estimators.markov_model import fit_sequences
 from estimators.markov_naive import (
     deviation_bound,
     naive_contrast,

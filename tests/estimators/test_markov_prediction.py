@@ -5,8 +5,8 @@ import pytest
 from scipy.special import expit
 
 from estimators.batches import ABSENT, REFUSED, UNREADABLE, sequences
-from estimators.markov_glmm import fit_markov_glmm, fit_sequences
 from estimators.markov_judge import MarkovJudge, simulate
+from estimators.markov_model import fit_markov_glmm, fit_sequences
 from estimators.markov_prediction import predictive_check, transitions
 from tests.estimators.markov_data import judge, sequences_of, shuffled, two_groups
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from estimators.markov_glmm import fit_markov_glmm, fit_sequences
+from estimators.markov_model import fit_markov_glmm, fit_sequences
 from estimators.markov_ranking import naive_safety, ranking, root
 from tests.estimators.markov_data import judge, ratings_of, shuffled
 

@@ -13,9 +13,9 @@ from estimators.batches import laid_out
 from estimators.confidence_sequences import sequence_bound
 from estimators.group_sequential import bounds
 from estimators.markov_fit import Penalty, maximise
-from estimators.markov_glmm import fit_sequences
 from estimators.markov_inference import Inference, group_contrast
 from estimators.markov_judge import simulate
+from estimators.markov_model import fit_sequences
 from estimators.markov_naive import naive_contrast
 from estimators.markov_prediction import predictive_check
 from tests.estimators.markov_data import halves, judge, shuffled, two_groups

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimators.batches import sequences
-from estimators.markov_glmm import (
+from estimators.markov_judge import MarkovJudge
+from estimators.markov_model import (
     FitStatus,
     Running,
     fit_markov_glmm,
@@ -16,7 +17,6 @@ from estimators.markov_glmm import (
     one_step,
     warm_start,
 )
-from estimators.markov_judge import MarkovJudge
 from tests.estimators.markov_data import (
     D6,
     drawn,
