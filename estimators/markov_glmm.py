@@ -249,6 +249,8 @@ class MarkovGlmm:
             if fit is None:
                 continue
             rows.append(self._row(name, fit, first, second, flags))
+        # A judge that says the same of most units, whatever comes before, can't tell groups apart.
+        is_saturated = bool(rows) and all(row["saturated"] for row in rows)
         if pooled.disagree:
             flags.add("contrast_differs_by_judge")
         if found.prior_sensitive:
@@ -271,7 +273,7 @@ class MarkovGlmm:
             family="one contrast",
             n_items=len(first) + len(second),
             n_answers=self._n_answers(n_done),
-            status=Status.OK if is_known else Status.NOT_IDENTIFIED,
+            status=Status.OK if is_known and not is_saturated else Status.NOT_IDENTIFIED,
             flags=tuple(sorted(flags)),
             diagnostics={
                 "scale": "logit",

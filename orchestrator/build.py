@@ -43,7 +43,7 @@ from orchestrator.core.events import Opened
 from orchestrator.core.gate import Gate
 from orchestrator.core.ids import JudgeIx, UnitIx
 from orchestrator.core.judge import Judge, Limits, Timeouts
-from orchestrator.core.money import Nano, PriceCard, cost, format_usd, parse_usd
+from orchestrator.core.money import Nano, PriceCard, ceiling_cost, cost, format_usd, parse_usd
 from orchestrator.core.ports import Adapter, Decoding, Estimator, JudgeSetting, Rubric
 from orchestrator.core.query import Kind, Query, Role
 from orchestrator.core.scale import Criterion
@@ -295,7 +295,7 @@ def _cautions(file: CampaignFile, data: Dataset) -> Iterator[Problem]:
     """Name what is allowed and probably not meant, now that the data are known."""
     stop, n_items = file.campaign.stop, data.frame.n_items
     reads_looks = stop.target_half_width is not None or stop.when == "gate_decided"
-    if reads_looks and stop.min_items > n_items:
+    if reads_looks and _fewest_items(file, n_items) > n_items:
         message = f"{stop.min_items} is more than the {n_items} items: no look can end the run"
         yield file.locate("stop.min_items", message)
 
@@ -429,27 +429,27 @@ def _panelist(entry: JudgeEntry, price: Price, typical: Usage | None, *, mock: b
         from judges.recorded import repeats as recorded_repeats  # noqa: PLC0415  # only if named
 
         repeats = recorded_repeats(entry.recorded, _source(entry).recording)
+    is_measured = entry.adapter in LIVE and entry.mock is None and not mock
+    expected = _expected(entry, typical if is_measured else None)
+    n_in = expected.input_tok * (BYTES_PER_TOKEN if is_measured else 1)
     return Panelist(
         name=entry.name,
         card=price.card,
-        planning=_planning(entry, price.card, typical if entry.adapter in LIVE else None),
+        planning=Nano(entry.planning_usd_per_call or 0)
+        if price.card.is_free
+        else cost(expected, price.card),
+        worst=ceiling_cost(n_in, entry.params.max_output_tokens, price.card),
         repeats=repeats,
     )
 
 
-def _planning(entry: JudgeEntry, card: PriceCard, typical: Usage | None) -> Nano:
-    """Expect what one call costs: the shadow price of a free judge, else by the tokens assumed.
-
-    A live judge's input is what its prompts come to, and that of any other what its mock is given.
-    """
-    if card.is_free:
-        return Nano(entry.planning_usd_per_call or 0)
+def _expected(entry: JudgeEntry, typical: Usage | None) -> Usage:
+    """Expect the tokens of one call: of a live judge by its prompts, of any other by its mock."""
     tokens = (entry.mock or find("judges", "mock").config()).tokens
-    is_measured = typical is not None and entry.mock is None
-    n_in = typical.input_tok if is_measured and typical is not None else tokens.input
-    n_out = max(tokens.output, typical.output_tok) if is_measured and typical else tokens.output
-    usage = Usage(input_tok=n_in, output_tok=entry.assume.output_tokens or n_out)
-    return cost(usage, card)
+    n_in, n_out = tokens.input, tokens.output
+    if typical is not None:
+        n_in, n_out = typical.input_tok, max(n_out, typical.output_tok)
+    return Usage(input_tok=n_in, output_tok=entry.assume.output_tokens or n_out)
 
 
 def _judge(
@@ -834,12 +834,21 @@ def _crew(
         stop=StopRule(
             every=opened.looks,
             target_half_width=campaign.stop.target_half_width,
-            min_items=campaign.stop.min_items,
+            min_items=_fewest_items(file, study.frame.n_items),
             gates=analysis.gates if campaign.stop.when == "gate_decided" else (),
         ),
         delivery=Delivery(campaign.policy.delivery),
         n_units=study.frame.n_units,
     )
+
+
+def _fewest_items(file: CampaignFile, n_items: int) -> int:
+    """Say how many items a look needs: a panel of batches has as many as it has, and no more come."""
+    stop = file.campaign.stop
+    is_open = "min_items" not in stop.model_fields_set
+    if is_open and isinstance(file.campaign.policy.settings, BatchDesignConfig):
+        return min(stop.min_items, n_items)
+    return stop.min_items
 
 
 def crew_like(file: CampaignFile, opened: Opened, judges: tuple[Judge, ...], study: Study) -> Crew:

@@ -226,6 +226,9 @@ class CampaignFile:
                 del holder[key]
         if self.campaign.output.keep == Keep():
             del identity["output"]  # logs from before this was identity keep their digest
+        for _, block, key in list(_matches(identity, "judges|systems.*.mock.*")):
+            if key in _LATER and block[key] == _LATER[key]:
+                del block[key]
         if self.campaign.data.files:
             identity["data"]["arms"] = list(self.campaign.data.files)
         for pattern in _TEXTS:
@@ -266,6 +269,9 @@ OPERATIONAL: dict[str, str] = {
     "shutdown": "how it ends when interrupted",
 }
 """What may change while a run goes on, and why; everything else is identity."""
+
+_LATER = {"carry_over": 0.0, "batch_sd": 0.0, "log_odds": False}
+"""Keys of mock judges that came later, with what earlier ones did: logs of those keep their digest."""
 
 _TEXTS = tuple(pattern for pattern, role in _FILES.items() if role == "text")
 

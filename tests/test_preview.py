@@ -142,7 +142,7 @@ def test_a_live_judge_is_shown_without_a_key(sortition, tmp_path):
     text = text.replace("adapter: mock", "adapter: openai\n    model: some-model", 1)
     path = tmp_path / "live.yaml"
     path.write_text(text, encoding="utf-8")
-    code, out, err = sortition("preview", path, "--judge", "large")
+    code, out, _ = sortition("preview", path, "--judge", "large")
     assert code == 0
     assert "judge large (openai some-model)" in out
     assert "mock" not in out

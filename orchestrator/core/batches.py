@@ -17,8 +17,8 @@ def most_batches(study: Study, blocks: int | Literal["auto"], block_length: int)
     """Say how many batches each judge is asked for, at most.
 
     A number of blocks is meant for each judge. `auto` is what the cap that the run was opened with
-    pays for at the expected price of a round of batches, one to each judge; what is left of it
-    after whole blocks counts too.
+    pays for at the expected price of a round of batches, one to each judge, with room for the worst
+    case of the last round; what is left of it after whole blocks counts too.
 
     Raises
     ------
@@ -30,7 +30,8 @@ def most_batches(study: Study, blocks: int | Literal["auto"], block_length: int)
     if study.cap is None:
         raise ValueError("policy.blocks: auto wants budget.usd; or give the number of blocks")
     price = sum(panelist.planning for panelist in study.panel)
-    n_batches = study.cap // price if price else 0
+    room = sum(max(0, panelist.worst - panelist.planning) for panelist in study.panel)
+    n_batches = max(0, study.cap - room) // price if price else 0
     if n_batches < block_length:
         raise ValueError(
             f"policy.blocks: the cap pays for {n_batches} batches of each judge, at some "

@@ -208,6 +208,8 @@ def _obstacles(
             yield f"the status of {estimate.name} is {estimate.status.replace('_', ' ')}"
         if "missing_differs_by_arm" in estimate.flags:
             yield "missing differs by arm"
+        if "prior_inconclusive" in estimate.flags:
+            yield "the verdict depends on how units are taken whose verdicts are all alike"
     if not is_known:
         yield "the interval is not known"
     if gate.max_missing is not None and math.isnan(missing):

@@ -19,12 +19,14 @@ class Panelist:
     """A judge as policies and estimators see it: a name and its price.
 
     `planning` is what one call is expected to cost, nano-USD: policies plan with it, and it is never
-    booked. A free judge has the shadow price that the user gave it. `repeats` is how often a judge can answer the same question (None: no limit).
+    booked. A free judge has the shadow price that the user gave it. `worst` is
+    about what a call can cost at most, nano-USD. `repeats` is how often a judge can answer the same question (None: no limit).
     """
 
     name: str
     card: PriceCard
     planning: int = 0
+    worst: int = 0
     repeats: int | None = None
 
 
