@@ -147,6 +147,11 @@ class LimitReached:
     which: str
     why: str = ""
 
+    @property
+    def takes_back(self) -> bool:
+        """Whether what is asked and not under way comes back: only limits of the log's own wait."""
+        return self.which not in {"max_requests", "max_tokens"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopped:

@@ -13,6 +13,7 @@ from orchestrator.core.events import (
     Freed,
     JudgeDown,
     Late,
+    LimitReached,
     Parked,
     PriceChanged,
     Reasked,
@@ -98,6 +99,10 @@ class Join:
                 # What is not under way comes back: the judge can't be asked, or not at this hold.
                 for at in self.open.values():
                     if at.query.judge == judge and not at.sent and at.outcome is None:
+                        at.returned = True
+            case LimitReached() if event.takes_back:
+                for at in self.open.values():
+                    if not at.sent and at.outcome is None:
                         at.returned = True
             case Parked(q=q) | Withdrawn(q=q) | Late(q=q) | Forfeited(q=q):
                 del self.open[q]

@@ -187,8 +187,8 @@ def hear(state: State, at: Open) -> Told | Reasked | Parked:
             widened=at.attempt.widened or at.outcome.reason is MissingReason.TRUNCATED,
             paid=at.attempt.paid + 1,
         )
-        hold = state.hold_for(state.render(at.query, attempt))
         charge = Nano(at.outcome.cost + at.outcome.uncertain)
+        hold = state.hold_for(state.render(at.query, attempt), excess=charge - at.hold)
         if state.ledger.has_room_instead(at.q, charge, hold):
             ended = outcome_digest(at.outcome)
             return Reasked(q=at.q, attempt=attempt, hold=hold, ended=ended)

@@ -70,6 +70,8 @@ class Decider:
 
     def do(self, event: Event) -> None:
         """Apply an event and let it wait for this turn's commit."""
+        if isinstance(event, LimitReached) and event.takes_back:
+            self._outbox.drop_all()
         self.state.apply(event)
         self._turn.append(event)
 

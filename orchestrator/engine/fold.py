@@ -97,6 +97,8 @@ class State:
         self.is_opened = False
         self.is_paused = False
         self.limit_reached: str | None = None
+        self.is_ending = False
+        """Whether nothing more is sent: a limit that is no part of the design is reached."""
         self.declined: set[Query] = set()
         """Questions that no money was left for, until they are asked or money or prices change."""
         self.n_declined_in_row = 0
@@ -134,11 +136,14 @@ class State:
         """Put a question into words."""
         return self.crew.judges[query.judge].rubric.render(query, attempt)
 
-    def hold_for(self, request: Request) -> Nano:
-        """Bound one attempt at the card in force, plus what this judge once billed on top."""
+    def hold_for(self, request: Request, excess: int = 0) -> Nano:
+        """Bound one attempt at the card in force, plus what this judge once billed on top.
+
+        `excess` is what it has just billed on top, and is not settled yet.
+        """
         judge = request.query.judge
         bound = self.crew.judges[judge].adapter.ceiling(request, self.cards[judge])
-        return Nano(bound + self.judges[judge].excess)
+        return Nano(bound + max(excess, self.judges[judge].excess))
 
     def remembered(self, query: Query) -> Reply | None:
         """Give the answer that an earlier run had to the same words, if it is to be used."""
@@ -191,7 +196,7 @@ class State:
             case Freed(q=q):
                 self._join.feed(event)
                 at = self.open[q]
-                if self.judges[at.query.judge].is_down:
+                if self.judges[at.query.judge].is_down or self.is_ending:
                     at.returned = True
                     self.sequencer.arrived(q)
             case Reasked():
@@ -240,11 +245,14 @@ class State:
             case LimitReached(which=which):
                 self.limit_reached = which
                 self.is_paused = False  # it ends, and ending asks nothing
+                self.is_ending = event.takes_back
+                self._take_back(event)
             case Stopped(reason=reason):
                 self.stopped = reason
             case Reopened():
                 self.stopped = None
                 self.limit_reached = None
+                self.is_ending = False
                 self._forget_declined()
                 # What the stop cut off never counts; the policy may ask it again.
                 for q in self._cut_off:
@@ -338,7 +346,7 @@ class State:
         if tolerance is not None and at.uncertain > tolerance and not at.is_down:
             self.suspect = judge
 
-    def _take_back(self, event: JudgeDown | PriceChanged) -> None:
+    def _take_back(self, event: JudgeDown | PriceChanged | LimitReached) -> None:
         self._join.feed(event)
         for at in self.open.values():
             if at.returned:

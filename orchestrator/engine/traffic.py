@@ -94,7 +94,8 @@ class Traffic:
         """Put a job back that cost nothing, or give up its judge for a time."""
         state, judge = self._decider.state, job.judge
         at = state.judges[job.query.judge]
-        comes_back = state.stopped is not None or at.is_down or lane.is_beyond_patience(now)
+        is_over = state.stopped is not None or state.is_ending
+        comes_back = is_over or at.is_down or lane.is_beyond_patience(now)
         wait_s = error.retry_after_s
         if wait_s is None:
             wait_s = self._dispatcher.backoff(job.number)
@@ -103,7 +104,7 @@ class Traffic:
             return False
         freed = Freed(q=job.q, attempt=job.number, error=self._archive.words(error))
         self._decider.do(freed)
-        if state.stopped is None:
+        if not is_over:
             self._park(lane, str(freed.error), now)
         if not comes_back:
             self._dispatcher.put_back(job, now + wait_s, now)

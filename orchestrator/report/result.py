@@ -36,12 +36,16 @@ def exit_code(
     target_met: bool | None,
     gate: GateOutcome | None = None,
     is_empty: bool = False,
+    is_overrun: bool = False,
+    is_stale: bool = False,
+    is_incomplete: bool = False,
 ) -> int:
     """Say with which code the command ends.
 
     `target_met` is None where no precision target is set, `gate` where there is no gate; `is_empty`
-    says that no question was answered, though some were asked, so there is nothing to say. What kept
-    the run from coming to an end of its own comes first, then a gate that is not passed, then what
+    says that no question was answered, though some were asked, so there is nothing to say;
+    `is_overrun`, that bills came to more than the cap, if only after the stop; `is_stale`, that the
+    cache no longer speaks for its model; `is_incomplete`, that a judge was lost. What kept the run from coming to an end of its own comes first, then a gate that is not passed, then what
     a provider billed past the cap. With a gate the gate decides; without one, a design that is
     complete is 0 whatever its precision, and whatever else ends a run before its target, the user's
     own stop included, is 3.
@@ -61,10 +65,16 @@ def exit_code(
             return 6
         case StopReason.OVERRUN, _:
             return 3
+        case _ if is_overrun:
+            return 3
+        case _ if is_stale:
+            return 4
         case _ if is_empty:
             return 6
         case ((StopReason.BUDGET | StopReason.LIMIT | StopReason.DEADLINE | StopReason.USER), None):
             return 3 if target_met is False else 0
+        case StopReason.FINISHED, None if is_incomplete and target_met is False:
+            return 3
         case _:
             return 0
 
@@ -80,6 +90,9 @@ def document(data: ReportData) -> dict[str, Json]:
         target_met=data.target_met,
         gate=data.gate,
         is_empty=bool(counts.asked) and not counts.answered,
+        is_overrun=spend.overrun > 0,
+        is_stale=data.limit == "stale_cache",
+        is_incomplete=any(judge.down for judge in data.judges),
     )
     return {
         "schema": SCHEMA,

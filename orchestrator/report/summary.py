@@ -459,6 +459,8 @@ class _Fold:
                 tally.outages.append(
                     Outage(after=tally.answered, at=at, until=event.until, ended_at=None, why=why)
                 )
+        elif tally.n_outages == len(tally.outages):
+            tally.outages[-1] = replace(tally.outages[-1], until=event.until, why=why)
         tally.down = why
 
     def _up(self, at: float, tally: _JudgeTally) -> None:

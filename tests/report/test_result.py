@@ -249,3 +249,13 @@ def test_a_run_without_an_answer_is_undecided():
     assert exit_code(State.FINISHED, StopReason.FINISHED, **done) == 6
     assert exit_code(State.STOPPED, StopReason.BUDGET, **done) == 6
     assert exit_code(State.STOPPED, StopReason.JUDGES_DOWN, **done) == 4
+
+
+def test_what_a_stop_does_not_say_shows_in_the_exit_code():
+    """Late bills past the cap, a stale cache, and a design that lost a judge before its target."""
+    precise = {"target_met": True}
+    assert exit_code(State.FINISHED, StopReason.PRECISION, **precise, is_overrun=True) == 3
+    assert exit_code(State.STOPPED, StopReason.LIMIT, target_met=None, is_stale=True) == 4
+    done = {"target_met": False}
+    assert exit_code(State.FINISHED, StopReason.FINISHED, **done) == 0
+    assert exit_code(State.FINISHED, StopReason.FINISHED, **done, is_incomplete=True) == 3

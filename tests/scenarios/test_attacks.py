@@ -70,7 +70,7 @@ class Crash(Exception):
 @pytest.fixture(autouse=True)
 def _look_seldom_for_commands(monkeypatch):
     # Hours of virtual time in half seconds would be all that a test does.
-    monkeypatch.setattr(scheduler, "POLL_S", 5.0)
+    monkeypatch.setattr(scheduler, "POLL_S", 20.0)
 
 
 # --- running under attack ----------------------------------------------------------------------
@@ -565,6 +565,15 @@ def test_a_wait_for_a_place_does_not_use_up_the_answers_time():
     assert run.state.n_answered == 3
     assert not [e for e in run.of(Arrived) if isinstance(e.outcome, Missing)]
     assert not run.of(Reasked)
+
+
+def test_what_is_asked_again_holds_what_its_judge_has_just_billed_on_top():
+    """A truncated answer cost five times its bound: the next one does not fit what is left."""
+    judge = FakeAdapter(lambda _: Script(cost=50, finish=Finish.LENGTH), hold=10)
+    run = attacked(judge, n_units=1, cap=75)
+    assert run.go()
+    assert (len(judge.sent), run.state.ledger.campaign.settled) == (1, 50)
+    run.check()
 
 
 @pytest.mark.parametrize(
