@@ -16,8 +16,8 @@ RUNS_IT  := $(filter Linux-x86_64,$(PLATFORM))
 run: $(VENV)/.run                 ## Install and run the quickstart campaign.
 	$(BIN)/sortition run configs/quickstart.yaml -y
 
-test: $(VENV)/.test               ## Install and run the tests.
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+test: $(VENV)/.test               ## Install and run the tests, on all cores.
+	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 servers: $(VENV)/.test            ## Tests against servers that others wrote, and a real model.
 	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory $(SERVERS)/.npm; \

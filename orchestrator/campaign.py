@@ -289,6 +289,11 @@ class Run:
         """Where the run's files are."""
         return self._session.directory
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether an interrupt, also one by a signal, lets nothing more be asked."""
+        return self._session.is_draining
+
     def interrupt(self) -> None:
         """Ask nothing more, receive what is under way, end."""
         self._session.interrupt()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from judges.rubrics.ids import MOST_UNITS
 from orchestrator.campaign_file import (
@@ -307,12 +308,26 @@ def cautions(campaign: Campaign) -> Iterator[tuple[str, str]]:
             for key, rate in judge.price_usd_per_1m:
                 if rate and rate < _IMPLAUSIBLE_RATE:
                     yield f"judges[{index}].price_usd_per_1m.{key}", _WRONG_UNIT
+        if (added := _added_path(judge)) is not None:
+            message = f"ends in {added}, which {judge.adapter} adds itself; leave it out"
+            yield f"judges[{index}].base_url", message
     if campaign.task.kind == "rate_batch":
         for index, entry in enumerate(campaign.estimate):
             if entry.kind == "score_means":
                 yield f"estimate[{index}].kind", _RAW
 
 
+def _added_path(judge: Judge) -> str | None:
+    """Give the end of a judge's address that its adapter adds to it once more."""
+    path = urlsplit(judge.base_url or "").path.rstrip("/")
+    return next((end for end in _ADDED.get(judge.adapter, ()) if path.endswith(end)), None)
+
+
+_ADDED: Mapping[str, tuple[str, ...]] = {
+    "openai": ("/chat/completions", "/responses"),
+    "compatible": ("/chat/completions",),
+    "anthropic": ("/v1/messages", "/v1"),
+}
 _IMPLAUSIBLE_RATE = 1000
 """A tenth of a cent per million tokens, in pico-USD per token; the cheapest model sold in 2026 asks
 twenty times as much."""

@@ -7,7 +7,8 @@ first route, is asked again by the next one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -16,23 +17,52 @@ from typing import Any, NamedTuple, assert_never
 import anyio
 
 from judges.capabilities import AUTO, capability, decoding_for, resolve_route
-from orchestrator import keys, rundir
+from orchestrator import access, keys, rundir
 from orchestrator.build import decoding_of
-from orchestrator.campaign import Campaign
-from orchestrator.campaign_file import Judge
+from orchestrator.campaign import Campaign, Run
+from orchestrator.campaign_file import LIVE, Judge
 from orchestrator.config import CampaignFile, load_campaign
-from orchestrator.core.errors import BudgetTooSmall, ConfigError, InvalidCampaign
-from orchestrator.core.events import Arrived, Asked, Declined, JudgeDown
+from orchestrator.core.errors import (
+    BadCredentials,
+    BudgetTooSmall,
+    ConfigError,
+    InvalidCampaign,
+    JudgeError,
+    Problem,
+    UnknownModel,
+)
+from orchestrator.core.events import (
+    Arrived,
+    Asked,
+    Declined,
+    Event,
+    Forfeited,
+    Freed,
+    JudgeDown,
+    Late,
+    Parked,
+    Reasked,
+    Sent,
+    Told,
+    Withdrawn,
+)
+from orchestrator.core.ids import JudgeIx, QNo
 from orchestrator.core.money import NANO_PER_USD, Nano, format_usd
-from orchestrator.core.query import Judged, Missing, MissingReason
+from orchestrator.core.query import Judged, Missing, MissingReason, Outcome
 from orchestrator.core.wire import Json, Route, Usage
-from orchestrator.report.data import Charge
+from orchestrator.report.data import Charge, State
 from orchestrator.session import Result
+from orchestrator.store.archive import recall
+from orchestrator.store.sqlite import SqliteReader
+from orchestrator.wording import visible
 
 QUESTION = Path(__file__).with_name("probe.jsonl")
 
 NOT_ASKED = "not_asked"
 """In the place of a reason: the cap did not suffice for this judge too."""
+
+INTERRUPTED = "interrupted"
+"""In the place of a reason: the user ended the examination before the answer came."""
 
 _BY_FORM = {MissingReason.BAD_REQUEST, MissingReason.PARSE_FAILURE, MissingReason.EMPTY}
 """Reasons that another route may do away with."""
@@ -40,13 +70,23 @@ _BY_FORM = {MissingReason.BAD_REQUEST, MissingReason.PARSE_FAILURE, MissingReaso
 _REMEDIES: Mapping[str, str] = {
     MissingReason.TRUNCATED: "raise params.max_output_tokens: hidden reasoning counts too",
     MissingReason.RATE_LIMITED: "try again later, or set limits.rpm and the like",
-    MissingReason.TIMEOUT: "raise timeouts.attempt",
+    MissingReason.TIMEOUT: "check base_url; if the server is only slow, raise timeouts.attempt",
     MissingReason.CONNECTION_LOST: "check base_url, proxy and network",
     NOT_ASKED: "raise --budget-usd",
 }
 
 _PATIENCE_S = 5
 """How long a judge may keep us waiting; a real run has the patience of its file."""
+
+_ATTEMPT_S = 60.0
+"""How long an attempt may take here; a real run waits as long as its file says."""
+
+_POLL_S = 0.25
+_SLOW_S = 10.0
+"""After so long the user is told what we wait for."""
+
+_QUOTED = 200
+"""How many characters of a reply without a verdict are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +97,9 @@ class Diagnosis:
     and `tried` those before it; `is_known` says whether the capability table holds the model.
     `dropped` are parameters that the model does not take. `cost` is certainly billed, `uncertain`
     charged until proven free. `mass` is the probability of all labels, where logprobs are asked
-    for. `limited_s` was waited for a limit of the rate.
+    for. `limited_s` was waited for a limit of the rate. `said` is how a reply without a verdict
+    begins, if replies are kept. `remedy` says what to do, as far as the reason tells; `wait_s` is
+    for how long the server asked not to be asked again.
     """
 
     judge: str
@@ -72,6 +114,9 @@ class Diagnosis:
     verdict: float | None = None
     reason: str = ""
     detail: str = ""
+    said: str = ""
+    remedy: str = ""
+    wait_s: float | None = None
     served_model: str = ""
     request_id: str = ""
     usage: Usage | None = None
@@ -85,19 +130,18 @@ class Diagnosis:
         """Whether the judge gave a verdict."""
         return self.verdict is not None
 
-    @property
-    def remedy(self) -> str:
-        """What to do about a missing verdict, as far as the reason tells."""
-        return _REMEDIES.get(self.reason, "")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examination:
-    """What came of asking all judges, in which runs, and under which cap."""
+    """What came of asking all judges, in which runs, and under which cap.
+
+    `is_interrupted` says whether the user ended it early.
+    """
 
     diagnoses: tuple[Diagnosis, ...]
     directories: tuple[Path, ...]
     cap: Nano
+    is_interrupted: bool = False
 
     @property
     def is_well(self) -> bool:
@@ -123,14 +167,12 @@ class Examination:
         """Write it as JSON values, money in nano-USD."""
         return {
             "well": self.is_well,
+            "interrupted": self.is_interrupted,
             "cap_nano_usd": self.cap,
             "charged_nano_usd": self.charged,
             "directories": [str(directory) for directory in self.directories],
             "settings": self.settings,
-            "judges": [
-                asdict(found) | {"well": found.is_well, "remedy": found.remedy}
-                for found in self.diagnoses
-            ],
+            "judges": [asdict(found) | {"well": found.is_well} for found in self.diagnoses],
         }
 
 
@@ -145,10 +187,12 @@ def examine(
     cap: Nano,
     environ: Mapping[str, str],
     mock: bool = False,
+    notice: Callable[[str], None],
 ) -> Examination:
     """Ask every judge of a campaign file that is not recorded.
 
-    `mock` puts a mock in the place of each; then no key is needed.
+    `mock` puts a mock in the place of each; then no key is needed. `notice` hears what is waited
+    for, where that takes long or the user interrupts.
 
     Raises
     ------
@@ -159,13 +203,13 @@ def examine(
     file = load_campaign(path, overrides=overrides, environ=environ)
     if not mock and (problems := list(keys.missing(file, environ))):
         raise InvalidCampaign(problems)
-    patients = list(_patients(file))
+    patients = _patients(file)
     if not patients:
         raise ConfigError("every judge is recorded, so there is none to ask; nothing was sent")
     wanted = file.campaign.task.output.route
     found: dict[str, Diagnosis] = {}
     directories: list[Path] = []
-    left = cap
+    left, is_interrupted = cap, False
     for route in _IN_TURN if wanted == AUTO else (wanted,):
         asked = [one for one in patients if _is_to_ask(one, found.get(one.judge.name), route)]
         if not asked:
@@ -173,19 +217,24 @@ def examine(
         probe = _probe(file, asked, route, left)
         try:
             campaign = Campaign.from_yaml(path, probe, mock=mock, environ=environ)
-            result = anyio.run(_carried_out, campaign, len(asked))
+            result, is_interrupted = anyio.run(_carried_out, campaign, len(asked), notice)
         except BudgetTooSmall as exc:
             if not found:
                 raise ConfigError(f"{exc}; raise --budget-usd") from exc
             break
         directories.append(result.directory)
-        left = Nano(left - result.data.spend.settled - result.data.spend.uncertain)
         for patient in asked:
             name = patient.judge.name
-            found[name] = _diagnosis(patient, route, result, found.get(name))
-        if left <= 0:
+            found[name] = _diagnosis(patient, route, result, found.get(name), environ)
+        left = Nano(cap - sum(one.cost + one.uncertain for one in found.values()))
+        if left <= 0 or is_interrupted:
             break
-    return Examination(diagnoses=tuple(found.values()), directories=tuple(directories), cap=cap)
+    return Examination(
+        diagnoses=tuple(found.values()),
+        directories=tuple(directories),
+        cap=cap,
+        is_interrupted=is_interrupted,
+    )
 
 
 class _Patient(NamedTuple):
@@ -196,11 +245,22 @@ class _Patient(NamedTuple):
     dropped: tuple[str, ...]
 
 
-def _patients(file: CampaignFile) -> Iterator[_Patient]:
-    for judge, written in zip(file.campaign.judges, file.section("judges"), strict=True):
-        if judge.adapter != "recorded":
+def _patients(file: CampaignFile) -> list[_Patient]:
+    patients: list[_Patient] = []
+    problems: list[Problem] = []
+    judges = zip(file.campaign.judges, file.section("judges"), strict=True)
+    for ix, (judge, written) in enumerate(judges):
+        if judge.adapter == "recorded":
+            continue
+        try:
             _, dropped = decoding_for(judge.adapter, judge.model, decoding_of(judge))
-            yield _Patient(judge, written, dropped)
+        except ConfigError as exc:
+            problems.append(file.locate(f"judges[{ix}].params", f'{exc} (in "{judge.name}")'))
+        else:
+            patients.append(_Patient(judge, written, dropped))
+    if problems:
+        raise InvalidCampaign(problems)
+    return patients
 
 
 def _is_to_ask(patient: _Patient, earlier: Diagnosis | None, route: str) -> bool:
@@ -225,13 +285,13 @@ def _probe(
     """
     output = file.section("output") or {}
     return {
-        "name": "doctor",
+        "name": rundir.EXAMINATION,
         "data": {
             "path": str(QUESTION),
             "fields": {"question": "question", "candidate": "candidate"},
         },
         "judge_defaults": {},
-        "judges": [_asked_once(patient.written) for patient in patients],
+        "judges": [_asked_once(patient) for patient in patients],
         "systems": [],
         "task": {
             "kind": "rate",
@@ -250,9 +310,17 @@ def _probe(
     }
 
 
-async def _carried_out(campaign: Campaign, n_judges: int) -> Result:
-    """Carry a campaign out; end it where nothing is left but to wait for a judge to come back."""
-    async with campaign.open() as run:
+async def _carried_out(
+    campaign: Campaign, n_judges: int, notice: Callable[[str], None]
+) -> tuple[Result, bool]:
+    """Carry a campaign out; end it where nothing is left but to wait for a judge to come back.
+
+    Says whether the user interrupted it.
+    """
+    has_given_up = False
+    async with campaign.open() as run, anyio.create_task_group() as watch:
+        grace_s = campaign.file.campaign.shutdown.grace
+        watch.start_soon(_tell_of_waiting, run, grace_s, notice)
         unheard, asked, is_waiting = set(range(n_judges)), {}, False
         async for event in run:
             match event:
@@ -268,14 +336,41 @@ async def _carried_out(campaign: Campaign, n_judges: int) -> Result:
                 case _:
                     pass
             if is_waiting and not unheard:
-                is_waiting = False
+                is_waiting, has_given_up = False, True
                 run.interrupt()
+        watch.cancel_scope.cancel()
     assert run.result is not None  # all its events have been read
-    return run.result
+    return run.result, run.result.data.state is State.INTERRUPTED and not has_given_up
 
 
-def _asked_once(written: dict[str, Any]) -> dict[str, Any]:
-    waits = {"patience": _PATIENCE_S, "max_wait": _PATIENCE_S}
+async def _tell_of_waiting(run: Run, grace_s: float, notice: Callable[[str], None]) -> None:
+    """Say once that answers are slow, and once that the user's interrupt waits for them."""
+    began = anyio.current_time()
+    is_said_slow = False
+    while True:
+        await anyio.sleep(_POLL_S)
+        n = run.progress.in_flight
+        if not n:
+            continue
+        answers = f"waiting for {n} answer{'s' if n > 1 else ''}"
+        if run.is_draining:
+            notice(
+                f"{answers}, {grace_s:g} s at most; a second interrupt ends it at once, and what "
+                "is under way is charged until proven free"
+            )
+            return
+        if not is_said_slow and anyio.current_time() - began >= _SLOW_S:
+            is_said_slow = True
+            notice(answers)
+
+
+def _asked_once(patient: _Patient) -> dict[str, Any]:
+    written = patient.written
+    waits = {
+        "patience": _PATIENCE_S,
+        "max_wait": _PATIENCE_S,
+        "attempt": min(patient.judge.timeouts.attempt, _ATTEMPT_S),
+    }
     once = written | {
         "max_attempts": 1,
         "timeouts": (written.get("timeouts") or {}) | waits,
@@ -287,11 +382,19 @@ def _asked_once(written: dict[str, Any]) -> dict[str, Any]:
 
 
 def _diagnosis(
-    patient: _Patient, route: str, result: Result, earlier: Diagnosis | None
+    patient: _Patient,
+    route: str,
+    result: Result,
+    earlier: Diagnosis | None,
+    environ: Mapping[str, str],
 ) -> Diagnosis:
     judge = patient.judge
+    ix = JudgeIx([one.name for one in result.data.judges].index(judge.name))
+    with rundir.reading(result.directory) as reader:
+        outcome = _outcome(ix, reader)
+        left_open = _left_open(ix, (row.event for row in reader.read()))
     nothing = Charge(settled=Nano(0), uncertain=Nano(0))
-    charge = result.data.spend.by_judge.get(judge.name, nothing)
+    charges = [result.data.spend.by_judge.get(judge.name, nothing), left_open]
     return Diagnosis(
         judge=judge.name,
         adapter=judge.adapter,
@@ -300,47 +403,150 @@ def _diagnosis(
         route=resolve_route(judge.adapter, judge.model, route, decoding_of(judge)),
         tried=() if earlier is None else (*earlier.tried, earlier.route),
         dropped=patient.dropped,
-        cost=Nano(charge.settled + (earlier.cost if earlier else 0)),
-        uncertain=Nano(charge.uncertain + (earlier.uncertain if earlier else 0)),
-        **_outcome(judge.name, result),
+        cost=Nano(sum(one.settled for one in charges) + (earlier.cost if earlier else 0)),
+        uncertain=Nano(
+            sum(one.uncertain for one in charges) + (earlier.uncertain if earlier else 0)
+        ),
+        remedy=_remedy(judge, outcome, environ),
+        **outcome,
     )
 
 
-def _outcome(name: str, result: Result) -> dict[str, Any]:
-    """Read what the log says of a judge's one question."""
-    judges = [judge.name for judge in result.data.judges]
-    with rundir.reading(result.directory) as reader:
-        events = [row.event for row in reader.read()]
-    asked = {event.q: judges[event.query.judge] for event in events if isinstance(event, Asked)}
-    said: dict[str, Any] = {"reason": NOT_ASKED}
+def _left_open(judge: JudgeIx, events: Iterator[Event]) -> Charge:
+    """Charge what an interrupt left open: what came and was not told, what was sent and never came.
+
+    A run's own account still holds it, for a resume that an examination never has.
+    """
+    holds: dict[QNo, Nano] = {}
+    sent: set[QNo] = set()
+    came: dict[QNo, Outcome] = {}
     for event in events:
         match event:
-            case Declined(query=query, hold=hold) if judges[query.judge] == name:
-                said = {
+            case Asked(q=q, query=query, hold=hold) if query.judge == judge:
+                holds[q] = hold
+            case Sent(q=q):
+                sent.add(q)
+            case Freed(q=q):
+                sent.discard(q)
+            case Arrived(q=q, outcome=outcome):
+                came[q] = outcome
+            case Reasked(q=q, hold=hold) if q in holds:
+                holds[q] = hold
+                sent.discard(q)
+                came.pop(q, None)
+            case Told(q=q) | Parked(q=q) | Withdrawn(q=q) | Late(q=q) | Forfeited(q=q):
+                holds.pop(q, None)
+            case _:
+                pass
+    lost = sum(hold for q, hold in holds.items() if q in sent and q not in came)
+    outcomes = [came[q] for q in holds if q in came]
+    unknown = sum(outcome.uncertain for outcome in outcomes if isinstance(outcome, Missing))
+    return Charge(
+        settled=Nano(sum(outcome.cost for outcome in outcomes)), uncertain=Nano(lost + unknown)
+    )
+
+
+def _outcome(judge: JudgeIx, reader: SqliteReader) -> dict[str, Any]:
+    """Read what the log says of a judge's one question."""
+    asked: set[QNo] = set()
+    told: dict[str, Any] = {"reason": NOT_ASKED}
+    for row in reader.read():
+        match row.event:
+            case Asked(q=q, query=query) if query.judge == judge:
+                asked.add(q)
+                told = {"reason": INTERRUPTED, "detail": "it was not sent"}
+            case Sent(q=q) if q in asked:
+                told = {"reason": INTERRUPTED, "detail": "it was sent, and no answer came"}
+            case Declined(query=query, hold=hold) if query.judge == judge:
+                told = {
                     "reason": NOT_ASKED,
                     "detail": f"one call can cost {format_usd(hold)}, more than is left",
                 }
-            case JudgeDown(judge=ix, why=why) if judges[ix] == name:
-                said = said | {"reason": str(MissingReason.JUDGE_DOWN), "detail": why}
-            case Arrived(q=q, outcome=outcome) if asked[q] == name:
-                said = _arrived(outcome) | {"took_s": event.took_s, "limited_s": event.limited_s}
+            case JudgeDown(judge=down, until=until, why=why) if down == judge:
+                wait_s = None if until is None else until - row.at
+                told |= {"reason": str(MissingReason.JUDGE_DOWN), "detail": why, "wait_s": wait_s}
+            case Arrived(q=q, outcome=outcome, took_s=took_s, limited_s=limited_s) if q in asked:
+                told = _arrived(outcome, reader) | {"took_s": took_s, "limited_s": limited_s}
             case _:
                 pass
-    return said
+    return told
 
 
-def _arrived(outcome: Judged | Missing) -> dict[str, Any]:
-    said = {"request_id": outcome.request_id, "usage": outcome.usage}
+def _arrived(outcome: Outcome, reader: SqliteReader) -> dict[str, Any]:
+    told = {"request_id": outcome.request_id, "usage": outcome.usage}
     match outcome:
         case Judged():
             (seen,) = outcome.observations
-            return said | {
+            return told | {
                 "verdict": seen.value,
                 "mass": seen.mass,
                 "served_model": outcome.served_model,
                 "flags": outcome.flags,
             }
         case Missing():
-            return said | {"reason": str(outcome.reason), "detail": outcome.detail}
+            reply = recall(reader, outcome.blob) if outcome.blob else None
+            # The question is ours, so what the reply quotes of it is no secret.
+            said = "" if reply is None else " ".join(reply.text[: 4 * _QUOTED].split())
+            return told | {
+                "reason": str(outcome.reason),
+                "detail": outcome.detail,
+                "said": visible(said if len(said) <= _QUOTED else f"{said[:_QUOTED]}…"),
+            }
         case _:
             assert_never(outcome)
+
+
+# --- what to do about it -----------------------------------------------------------------------
+
+
+def _remedy(judge: Judge, told: Mapping[str, Any], environ: Mapping[str, str]) -> str:
+    if (wait_s := told.get("wait_s")) is not None:
+        return f"the server asked to wait {wait_s:.0f} s; try again then"
+    reason, detail = told.get("reason", ""), told.get("detail", "")
+    match reason:
+        case MissingReason.JUDGE_DOWN if judge.adapter in LIVE:
+            return _about_access(judge, _error(detail), environ)
+        case MissingReason.BAD_REQUEST:
+            return _about_params(judge, detail)
+        case MissingReason.TIMEOUT if judge.timeouts.attempt > _ATTEMPT_S:
+            return f"check base_url; a run would wait {judge.timeouts.attempt:g} s"
+        case _:
+            return _REMEDIES.get(reason, "")
+
+
+def _error(detail: str) -> type[JudgeError]:
+    """Tell from the words of a log what kind of error they are about."""
+    from judges.live import classify  # noqa: PLC0415  # no other judge needs it
+
+    if status := re.match(r"HTTP (\d{3}): ", detail):
+        return type(classify((), int(status[1]), "", detail[status.end() :], {}))
+    kinds = (BadCredentials, UnknownModel)
+    return next((kind for kind in kinds if kind().plain == detail), JudgeError)
+
+
+def _about_access(judge: Judge, error: type[JudgeError], environ: Mapping[str, str]) -> str:
+    names = keys.variables_of(judge)
+    url = access.base_url(judge, environ)
+    if error is UnknownModel:
+        where = f" and base_url: {access.plain(url)}" if url else ""
+        return f"check model {judge.model}{where}"
+    if error is not BadCredentials:
+        return ""
+    if names:
+        used = next((name for name in names if environ.get(name)), " or ".join(names))
+        return f"the key came from {used}: check it"
+    if url != access.plain(url or ""):
+        return "check the user and password in base_url"
+    return "no key was sent: name the variable that holds it in api_key_env"
+
+
+def _about_params(judge: Judge, detail: str) -> str:
+    params = judge.params
+    decoding = {"temperature": params.temperature, "top_p": params.top_p, "seed": params.seed}
+    given = [name for name, value in decoding.items() if value is not None] + list(params.extra)
+    named = [name for name in given if name in detail]
+    if named:
+        return f"take {', '.join(named)} out of params"
+    if given and not capability(judge.adapter, judge.model).is_known:
+        return f"if the model does not take {', '.join(given)}: take that out of params"
+    return ""

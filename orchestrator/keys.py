@@ -38,5 +38,8 @@ def missing(file: CampaignFile, environ: Mapping[str, str]) -> Iterator[Problem]
     """Name every judge whose key is not in the environment."""
     for index, judge in enumerate(file.campaign.judges):
         if (names := variables_of(judge)) and not key_of(judge, environ):
-            message = f"{' or '.join(names)} is not set; judge {judge.name} wants its key there"
+            message = (
+                f"{' or '.join(names)} is not set; judge {judge.name} wants its key there: "
+                "export it or put it into .env"
+            )
             yield file.locate(f"judges[{index}].api_key_env", message)

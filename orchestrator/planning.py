@@ -955,6 +955,8 @@ def _notes(blueprint: Blueprint, own: _Seen) -> Iterator[str]:
         yield f"the rehearsal was ended after {own.n_cut:,} calls{how}"
     if campaign.stop.when != "target":
         yield f"stop.when: {campaign.stop.when} may end the run earlier; that is not predicted"
+    if campaign.cache is not None:
+        yield "the cache is not counted: what is kept from earlier runs costs nothing"
     for price in blueprint.prices:
         yield from price.notes
     for judge, n_calls in zip(campaign.judges, own.rehearsal.calls, strict=True):

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from orchestrator.build import Blueprint
+from judges.capabilities import decoding_for
+from orchestrator.build import Blueprint, decoding_of
+from orchestrator.campaign_file import BUILT_IN, LIVE
+from orchestrator.campaign_file import Judge as JudgeEntry
 from orchestrator.core.errors import ConfigError
 from orchestrator.core.ids import ItemIx, JudgeIx
 from orchestrator.core.money import Nano, PriceCard
 from orchestrator.core.query import Query
-from orchestrator.core.wire import Chat, Image, Json, Part, Request, Text, Turn
+from orchestrator.core.wire import Chat, Image, Json, Part, Request, Route, Text, Turn
 from orchestrator.engine.decide import Ask, decide
 from orchestrator.engine.fold import State
 from orchestrator.wording import did_you_mean, seen
@@ -20,8 +24,9 @@ from orchestrator.wording import did_you_mean, seen
 class Preview:
     """One question as it would be sent, and what it can cost.
 
-    Token bounds are those of one attempt; `hold` and `expected` are nano-USD. `is_first`: it is the
-    question that the policy would ask first.
+    Of the file's `params`, `params` are sent and `dropped` are not, since the model or the adapter
+    does not take them. Token bounds are those of one attempt; `hold` and `expected` are nano-USD.
+    `is_first`: it is the question that the policy would ask first.
     """
 
     item: str
@@ -31,6 +36,9 @@ class Preview:
     model: str
     is_first: bool
     request: Request
+    route: Route
+    params: Mapping[str, Json]
+    dropped: tuple[str, ...]
     input_tok: int
     output_tok: int
     hold: Nano
@@ -51,6 +59,9 @@ class Preview:
                 {"role": turn.role, "content": turn.content} for turn in turns(self.request)
             ],
             "schema": self.request.schema,
+            "route": str(self.route),
+            "params": dict(self.params),
+            "dropped": list(self.dropped),
             "max_output_tok": self.request.max_output_tok,
             "bound": {"input_tok": self.input_tok, "output_tok": self.output_tok},
             "hold_nano_usd": self.hold,
@@ -80,7 +91,9 @@ def preview(
     query = _instead(blueprint, first, item=item, arm=arm, judge=judge)
     request = state.render(query)
     entry = blueprint.file.campaign.judges[query.judge]
-    adapter = blueprint.crew.judges[query.judge].adapter
+    asked = blueprint.crew.judges[query.judge]
+    adapter = asked.adapter
+    params, dropped = _params(entry, flags=getattr(adapter, "flags", ()))
     panelist = blueprint.study.panel[query.judge]
     frame, unit = blueprint.study.frame, query.units[0]
     return Preview(
@@ -91,6 +104,9 @@ def preview(
         model=entry.model,
         is_first=query == first,
         request=request,
+        route=asked.route,
+        params=params,
+        dropped=dropped,
         # At one nano-USD a token the ceiling counts tokens.
         input_tok=adapter.ceiling(request, PriceCard(input=1000)),
         output_tok=adapter.ceiling(request, PriceCard(output=1000)),
@@ -99,6 +115,25 @@ def preview(
         price=blueprint.prices[query.judge].source,
         mock=bool(blueprint.crew.opened.identity["mock"]),
     )
+
+
+def _params(entry: JudgeEntry, *, flags: Sequence[str]) -> tuple[dict[str, Json], tuple[str, ...]]:
+    """Part a judge's parameters into those that are sent and those that are left out.
+
+    `flags` name what its adapter leaves out; a mock in its place knows of none, so the table of
+    models is asked too.
+    """
+    decoding = replace(decoding_of(entry), is_strict=False)  # refused when it was built
+    if entry.adapter in BUILT_IN - LIVE:
+        given, _ = decoding_for(entry.adapter, entry.model, decoding)
+        return {}, (*given, *decoding.extra)
+    sent, dropped = decoding_for(
+        entry.adapter,
+        entry.model,
+        decoding,
+        also_refused=[flag.removeprefix("dropped:") for flag in flags],
+    )
+    return {**decoding.extra, **sent}, dropped
 
 
 def turns(request: Request) -> tuple[Turn, ...]:

@@ -194,6 +194,12 @@ class Session:
         if self._scheduler is not None:
             self._scheduler.interrupt()
 
+    @property
+    def is_draining(self) -> bool:
+        """Whether an interrupt, also one by a signal, lets nothing more be asked."""
+        scheduler = self._scheduler
+        return self.is_interrupted or (scheduler is not None and scheduler.is_draining)
+
     def _fold(self, store: SqliteStore) -> tuple[State, bool]:
         """Fold the log; say whether the run is new."""
         rows = store.read()
@@ -303,7 +309,6 @@ class Session:
         for judge in state.judges:
             for reason, n in judge.missing.items():
                 missing[reason] = missing.get(reason, 0) + n
-        draining = self.is_interrupted and state.stopped is None
         running = "paused" if state.is_paused else str(Ending.RUNNING)
         return Progress(
             name=self.blueprint.name,
@@ -328,12 +333,26 @@ class Session:
             headline=headline(read_estimate(shown)) if shown else "",
             half_width=look.half_widths[0] if look is not None and look.half_widths else None,
             target=state.crew.stop.target_half_width,
-            waiting="interrupted: calls under way are received, nothing more is asked"
-            if draining
-            else "",
+            waiting=self._waiting(state, is_idle=not any(under_way)),
             elapsed_s=time.monotonic() - self._began,
             mock=self.blueprint.is_mock,
         )
+
+    def _waiting(self, state: State, *, is_idle: bool) -> str:
+        """Say what holds the run up as a whole; empty where the counts or the judges say it."""
+        if state.stopped is not None:
+            return ""
+        if self.is_draining:
+            return "interrupted: calls under way are received, nothing more is asked"
+        if state.is_ending:
+            return "stopping: calls under way are received, nothing more is sent"
+        parked = [
+            f"{judge.name} ({at.why_down}) until {clock_time(at.down_until)}"
+            for judge, at in zip(state.crew.judges, state.judges, strict=True)
+            if at.is_down and at.down_until is not None
+        ]
+        is_held_up = is_idle and parked and not state.open and not state.is_paused
+        return f"waiting for {', '.join(parked)}" if is_held_up else ""
 
     def _judge_progress(
         self, name: str, at: JudgeState, lane: Lane | None, in_flight: int

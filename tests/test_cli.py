@@ -9,6 +9,7 @@ import socket
 import sqlite3
 import sys
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,22 @@ def full_disk(at_commit=5):
         yield
     finally:
         SqliteStore._commit = real
+
+
+def test_the_version_is_that_of_the_distribution(sortition, monkeypatch):
+    """A variable of that name in the environment does not ask for it."""
+    assert sortition("--version") == (0, f"sortition {version('sortition')}\n", "")
+    monkeypatch.setenv("SORTITION_VERSION", "1")
+    assert "uniform" in sortition("plugins")[1]
+
+
+def test_the_question_before_a_resume_names_dollars(sortition, campaign, tmp_path, monkeypatch):
+    """As the question before a run does."""
+    sortition("run", campaign)
+    monkeypatch.setattr(rundir, "is_real", lambda _: True)
+    code, _, err = sortition("resume", the_run(tmp_path), "--budget-usd", "0.2", answers=["n"])
+    assert code == 2
+    assert "Proceed, spending at most $0.200000?" in err
 
 
 # --- a run -------------------------------------------------------------------------------------

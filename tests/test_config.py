@@ -444,6 +444,27 @@ def test_a_price_per_token_is_warned_of(load):
     assert warning.line == 6
 
 
+@pytest.mark.parametrize(
+    ("adapter", "path", "is_warned"),
+    [
+        ("openai", "/v1/chat/completions", True),
+        ("openai", "/v1/responses/", True),
+        ("openai", "/v1", False),
+        ("compatible", "/v1/chat/completions", True),
+        ("compatible", "/v1", False),
+        ("anthropic", "/v1", True),
+        ("anthropic", "/v1/messages", True),
+        ("anthropic", "/proxy", False),
+    ],
+)
+def test_a_path_that_the_adapter_adds_itself_is_warned_of(load, adapter, path, is_warned):
+    """A password in the address is not repeated."""
+    live = f"adapter: {adapter}, model: m, base_url: 'https://me:pw@host{path}'"
+    warnings = load(PLAIN.replace("adapter: mock", live, 1)).warnings
+    assert [warning.path for warning in warnings] == ["judges[0].base_url"] * is_warned
+    assert all("ends in /" in str(warning) and "pw" not in str(warning) for warning in warnings)
+
+
 def test_repeats_at_temperature_zero_are_refused(load, problems):
     cold = PLAIN.replace("name: small,", "name: small, params: {temperature: 0},")
     more = cold.replace("max_repeats: 1", "max_repeats: 2")

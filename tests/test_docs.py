@@ -8,9 +8,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+import anyio
+import httpx2
 import pytest
 import typer
 from ruamel.yaml import YAML
@@ -18,8 +21,10 @@ from ruamel.yaml import YAML
 from orchestrator import cli
 from orchestrator.build import build
 from orchestrator.config import json_schema, load_campaign
-from orchestrator.core.errors import InvalidCampaign
+from orchestrator.core.errors import InvalidCampaign, RateLimited
 from orchestrator.core.events import DECISIONS, KINDS
+from orchestrator.core.wire import Usage
+from orchestrator.previewing import preview
 from orchestrator.quantities import read_duration
 
 ROOT = Path(__file__).parents[1]
@@ -167,6 +172,32 @@ LIVE_PAGE = DOCS / "how-to" / "live-judges.md"
 def test_printed_live_judges_are_valid(text, folder):
     """They load; building them would want their keys."""
     loaded(text, folder)
+
+
+@pytest.mark.parametrize("status", [200, 429])
+def test_the_printed_function_is_a_judge(status, folder, monkeypatch):
+    """It gives the verdict and the usage of its server, and passes on that it has to wait."""
+    lay_out(LIVE_PAGE, folder)
+    monkeypatch.syspath_prepend(folder)
+    (text,) = [b.text for b in blocks(LIVE_PAGE, "yml") if "adapter: python" in b.text]
+    blueprint = build(loaded(text, folder))
+    shown = preview(blueprint)
+    asked = {}
+
+    def post(url, *, json, timeout):
+        asked.update(json)
+        said = {"text": '{"score": 4}', "in": 812, "out": 40}
+        return httpx2.Response(status, json=said, request=httpx2.Request("POST", url))
+
+    monkeypatch.setattr(httpx2, "post", post)
+    send = partial(anyio.run, blueprint.crew.judges[0].adapter.send, shown.request)
+    if status == 429:
+        with pytest.raises(RateLimited):
+            send()
+    else:
+        assert send().usage == Usage(input_tok=812, output_tok=40)
+    assert asked["limit"] == shown.request.max_output_tok
+    monkeypatch.delitem(sys.modules, "grading")
 
 
 def test_a_misprint_in_a_campaign_would_be_found(folder):

@@ -1,13 +1,18 @@
 """The command `doctor`: one tiny question a judge, under a cap of its own."""
 
 import json
+import os
+import signal
 import socket
+import threading
+import time
 
 import pytest
 
 from orchestrator import rundir
-from orchestrator.core.events import Asked, Opened
-from orchestrator.testing.server import Say, ScriptedServer
+from orchestrator.core.events import Asked, Opened, Started
+from orchestrator.core.money import format_usd
+from orchestrator.testing.server import Fault, Say, ScriptedServer
 
 HEAD = """\
 version: 1
@@ -144,6 +149,7 @@ def test_all_missing_keys_are_named_at_once_and_nothing_is_sent(sortition, campa
     assert "OPENAI_API_KEY is not set" in err
     assert "GOOGLE_API_KEY or GEMINI_API_KEY is not set" in err
     assert "MY_KEY is not set" in err
+    assert "export it or put it into .env" in err
     assert "3 problems; nothing was sent" in err
     assert not (tmp_path / "runs").exists()
 
@@ -167,7 +173,9 @@ def test_a_refused_parameter_that_is_strict_sends_nothing(sortition, campaign, t
     judge = f"name: one, adapter: openai, model: o3, {PRICE}, params: {{temperature: 0.2}}"
     code, out, err = sortition("doctor", campaign(f"{judge}, strict_params: true"), "--mock")
     assert (code, out) == (2, "")
-    assert "o3 does not take temperature" in err
+    assert "campaign.yaml:9:" in err
+    assert "judges[0].params — o3 does not take temperature" in err
+    assert "1 problem; nothing was sent" in err
     assert not (tmp_path / "runs").exists()
 
 
@@ -349,3 +357,175 @@ def test_usage_that_contradicts_itself_is_charged_at_the_hold(examined, server):
     assert judge["usage"] is None
     assert "usage_inconsistent" in judge["flags"]
     assert judge["cost"] + judge["uncertain"] > 760_000
+
+
+# What to do about it
+
+
+def test_a_refused_key_is_named_by_the_variable_that_it_came_from(examined, server, monkeypatch):
+    """C32: of several variables the one that is set; without a key, where one is named."""
+    monkeypatch.setenv("GEMINI_API_KEY", "sk-1")
+    monkeypatch.setenv("HOME_KEY", "sk-2")
+    server.say(Say(status=401, body={"error": {"message": "who are you?"}}))
+    google = f'name: g, adapter: google, model: gemini-x, base_url: "{server.url}", {PRICE}'
+    named = local(server, ", api_key_env: HOME_KEY")
+    nameless = local(server).replace("home", "nameless")
+    user = local(server).replace("home", "user").replace("//", "//me:pass@")
+    _, document = examined(google, named, nameless, user)
+    assert [judge["remedy"] for judge in document["judges"]] == [
+        "the key came from GEMINI_API_KEY: check it",
+        "the key came from HOME_KEY: check it",
+        "no key was sent: name the variable that holds it in api_key_env",
+        "check the user and password in base_url",
+    ]
+
+
+def test_a_model_that_is_not_found_is_named_with_the_address_and_no_password(examined, server):
+    server.say(Say(status=404, body={"error": {"message": "no such thing"}}))
+    _, document = examined(local(server).replace("//", "//me:CANARY@"))
+    remedy = document["judges"][0]["remedy"]
+    assert remedy == f"check model local-model and base_url: {server.url}/v1"
+    assert "CANARY" not in json.dumps(document)
+
+
+def test_a_wait_that_the_server_asks_for_is_said_and_not_waited(sortition, campaign, server):
+    server.say(Say(status=429, headers={"retry-after": "40"}))
+    began = time.monotonic()
+    code, _, err = sortition("doctor", campaign(local(server)))
+    assert code == 4
+    assert "the server asked to wait 40 s; try again then" in err
+    assert "interrupted" not in err
+    assert time.monotonic() - began < 10
+
+
+def test_a_reply_without_a_verdict_is_quoted_on_one_line_and_disarmed(sortition, campaign, server):
+    server.say(Say(body=said("I would say\n\x1b[2J" + "five " * 100)))
+    code, _, err = sortition("doctor", campaign(local(server)))
+    (line,) = [line for line in err.splitlines() if line.startswith("home: ")]
+    assert code == 4
+    assert 'it said "I would say \\x1b[2Jfive five' in line
+    assert line.rpartition('"')[0].endswith("…")
+    assert len(line) < 400
+
+
+def test_a_reply_that_is_not_kept_is_not_quoted(examined, server):
+    server.say(Say(body=said("I would say five")))
+    code, document = examined(
+        local(server), options=["--set", "output.keep.replies=parsed", "--set", "output.dir=runs"]
+    )
+    assert code == 4
+    assert document["judges"][0]["said"] == ""
+    assert "would say" not in json.dumps(document)
+
+
+def test_parameters_that_a_model_refuses_are_to_be_taken_out(examined, server):
+    server.say(Say(status=400, body={"error": {"message": "temperature is not supported"}}))
+    _, document = examined(local(server, ", params: {temperature: 0.2, seed: 4}"))
+    assert document["judges"][0]["remedy"] == "take temperature out of params"
+    server.say(Say(status=400, body={"error": {"message": "no"}}))
+    _, document = examined(local(server, ", params: {temperature: 0.2, seed: 4}"))
+    assert (
+        document["judges"][0]["remedy"]
+        == "if the model does not take temperature, seed: take that out of params"
+    )
+
+
+def test_an_attempt_is_bounded_whatever_the_file_allows(examined, tmp_path):
+    _, document = examined(
+        mock("patient"), mock("hasty", more=", timeouts: {attempt: 7}"), options=["--json"]
+    )
+    directory = tmp_path / document["directories"][0]
+    with rundir.reading(directory) as reader:
+        about = reader.last(Started).about
+    judges = about["campaign"]["overrides"]["judges"]
+    assert [judge["timeouts"]["attempt"] for judge in judges] == [60, 7]
+
+
+def test_what_was_set_stays_set_in_the_next_command_and_a_password_is_not_printed(
+    sortition, campaign
+):
+    settings = ["--set", "seed=4", "--set", "judges[0].base_url=http://me:CANARY@localhost:1/v1"]
+    judge = f'name: home, adapter: compatible, model: x, base_url: "http://localhost:1/v1", {PRICE}'
+    _, _, err = sortition("doctor", campaign(judge), "--mock", *settings)
+    assert "next: sortition plan" in err
+    assert "--set seed=4 --set " in err
+    assert "base_url=http://localhost:1/v1" in err
+    assert "CANARY" not in err
+
+
+# An interrupt
+
+
+def _interrupt(server, times):
+    """Interrupt this process once the server is asked, and again a second later."""
+
+    def work():
+        deadline = time.monotonic() + 20
+        while server.n_requests < 1 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        for _ in range(times if server.n_requests else 0):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+def test_an_answer_after_an_interrupt_is_waited_for_aloud_and_charged(sortition, campaign, server):
+    server.say(Say(body=said('{"score": 5}'), delay_s=1.2))
+    file = campaign(local(server))
+    thread = _interrupt(server, 1)
+    code, out, err = sortition("doctor", file, "--json")
+    thread.join()
+    document = json.loads(out)
+    (judge,) = document["judges"]
+    assert code == 130
+    assert "waiting for 1 answer, 30 s at most" in err
+    assert document["interrupted"]
+    assert judge["verdict"] == 5
+    assert (judge["cost"], judge["uncertain"]) == (760_000, 0)
+    assert document["charged_nano_usd"] == 760_000
+
+
+def test_a_slow_answer_is_announced(sortition, campaign, server, monkeypatch):
+    monkeypatch.setattr("orchestrator.doctor._SLOW_S", 0.2)
+    server.say(Say(body=said('{"score": 5}'), delay_s=1.2))
+    code, _, err = sortition("doctor", campaign(local(server)))
+    assert code == 0
+    assert err.count("waiting for 1 answer\n") == 1
+
+
+def test_a_call_that_a_second_interrupt_cuts_off_is_charged_until_proven_free(
+    sortition, campaign, server
+):
+    server.say(Say(fault=Fault.SILENT))
+    file = campaign(local(server))
+    thread = _interrupt(server, 2)
+    code, out, err = sortition("doctor", file)
+    thread.join()
+    assert code == 130
+    assert "home: interrupted: it was sent, and no answer came" in err
+    assert "raise --budget-usd" not in err
+    assert f"next: sortition doctor {file}" in err
+    assert "uncertain" in out
+    (directory,) = (file.parent / "runs").iterdir()
+    held = rundir.summary(directory).spend.held
+    assert held > 0
+    assert f"charged {format_usd(held)} of" in err
+
+
+# Runs of one's own
+
+
+def test_an_examination_is_never_the_newest_run(sortition, campaign, tmp_path):
+    """Also where the user's campaign has its name."""
+    file = campaign(mock("good", "{truth: q}"))
+    text = file.read_text()
+    file.write_text(text.replace("name: mine", "name: doctor"))
+    assert sortition("run", file, "-y", "-q", "--run-dir", "runs/0-doctor")[0] in range(7)
+    sortition("doctor", file)
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+    code, out, _ = sortition("status", "--json")
+    assert code == 0
+    assert json.loads(out)["run"] == "0-doctor"

@@ -338,6 +338,16 @@ def test_a_part_that_cannot_be_rehearsed_gives_way_to_the_whole(tmp_path, monkey
     assert any("the rehearsal was ended after 1,000 calls" in note for note in plan.notes)
 
 
+def test_a_cache_is_named_as_not_counted(tmp_path):
+    blueprint = written(tmp_path, SHAPES["one judge, list"]).build()
+    cached = Campaign.from_yaml(tmp_path / "campaign.yaml", {"cache.dir": "kept"}).build()
+    notes = [make_plan(b, effort=QUICK).notes for b in (blueprint, cached)]
+    assert [any("the cache is not counted" in n for n in of_plan) for of_plan in notes] == [
+        False,
+        True,
+    ]
+
+
 def test_a_part_holds_whole_clusters(tmp_path):
     blueprint = written(tmp_path, SHAPES["one judge, list"]).build()
     cluster = np.repeat(np.arange(60), 5)

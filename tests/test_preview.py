@@ -12,7 +12,7 @@ from orchestrator import Campaign
 from orchestrator.core.errors import ConfigError
 from orchestrator.core.events import Asked, Sent
 from orchestrator.core.query import Kind, Query
-from orchestrator.core.wire import FIRST_ATTEMPT, Chat, Image, Request, Text, Turn
+from orchestrator.core.wire import FIRST_ATTEMPT, Chat, Image, Request, Route, Text, Turn
 from orchestrator.previewing import as_text, preview, turns
 from orchestrator.rundir import reading
 from orchestrator.store.archive import name_prompt
@@ -68,6 +68,52 @@ def test_an_unknown_name_is_refused(name, message):
         preview(quickstart().build(), **name)
 
 
+def told(params, **judge):
+    """Say what becomes of a judge's parameters: those that are sent, those that are not."""
+    over = {f"judges.large.{key}": value for key, value in judge.items()}
+    over |= {f"judges.large.params.{key}": value for key, value in params.items()}
+    shown = preview(quickstart(**over).build(), judge="large")
+    return shown.route, shown.params, shown.dropped
+
+
+SAMPLING = {"temperature": 0.2, "top_p": 0.9, "seed": 3}
+
+
+@pytest.mark.parametrize(
+    ("judge", "sent", "dropped"),
+    [
+        ({"adapter": "openai", "model": "gpt-4o"}, ["temperature", "top_p", "seed"], []),
+        ({"adapter": "openai", "model": "gpt-5"}, ["seed"], ["temperature", "top_p"]),
+        (
+            {"adapter": "openai", "model": "gpt-4o", "openai.api": "responses"},
+            ["temperature", "top_p"],
+            ["seed"],
+        ),
+        (
+            {"adapter": "anthropic", "model": "claude-haiku-4-5"},
+            ["temperature"],
+            ["top_p", "seed"],
+        ),
+        ({}, [], ["temperature", "top_p", "seed"]),
+    ],
+)
+def test_parameters_that_are_sent_and_dropped_are_told_apart(judge, sent, dropped):
+    """Those of the file all stand in one of the two; a mock is sent none."""
+    shown = told(SAMPLING, **judge)
+    assert shown == (Route.SCHEMA, {name: SAMPLING[name] for name in sent}, tuple(dropped))
+
+
+def test_a_mock_in_a_judges_place_hides_no_dropped_parameter():
+    """Not even where the file wants none dropped, for which the judge itself would be refused."""
+    strict = {"adapter": "openai", "model": "gpt-5", "strict_params": True}
+    over = {f"judges.large.{key}": value for key, value in strict.items()}
+    over["judges.large.params"] = {"temperature": 0.2, "extra": {"verbosity": "low"}}
+    with pytest.raises(ConfigError, match="does not take temperature"):
+        quickstart(**over).build()
+    shown = preview(Campaign.from_yaml(QUICKSTART, over, mock=True).build(), judge="large")
+    assert (shown.params, shown.dropped) == ({"verbosity": "low"}, ("temperature",))
+
+
 def test_a_free_judge_is_expected_to_cost_nothing():
     """The shadow price that policies weigh it by is never booked."""
     free = {
@@ -113,6 +159,8 @@ def test_the_command_shows_all_of_it_and_sends_nothing(sortition, tmp_path, monk
     assert "450 input + 200 output tokens at most" in out
     assert "hold      $0.001450" in out
     assert "expected  $0.000750" in out
+    assert "answer    by schema" in out
+    assert "params    none" in out
     assert "mock" in out
     assert err.splitlines()[-1] == f"next: sortition plan {QUICKSTART}"
     assert "nothing was sent" in err
@@ -146,5 +194,15 @@ def test_a_live_judge_is_shown_without_a_key(sortition, tmp_path):
     assert code == 0
     assert "judge large (openai some-model)" in out
     assert "mock" not in out
+    cold = ("--set", "judges.large.params.temperature=0.2", "--set", "policy.max_repeats=1")
+    code, out, _ = sortition("preview", path, "--judge", "large", *cold)
+    assert "params    none; left out: temperature" in out
+    code, out, _ = sortition("preview", path, "--judge", "large", *cold, "--json")
+    document = json.loads(out)
+    assert [document[key] for key in ("route", "params", "dropped")] == [
+        "schema",
+        {},
+        ["temperature"],
+    ]
     code, out, _ = sortition("preview", path, "--judge", "large", "--mock")
     assert "mock" in out

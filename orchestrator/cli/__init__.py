@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import NoReturn
+from typing import Annotated, NoReturn
+
+import typer
 
 # Imported for their commands, in the order of `--help`.
 from orchestrator.cli import (  # noqa: F401
@@ -36,6 +38,31 @@ from orchestrator.core.errors import (
 )
 
 __all__ = ["app", "main"]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"sortition {version('sortition')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            help="Say which version this is.",
+            callback=_show_version,
+            is_eager=True,
+            # SORTITION_VERSION in the environment is nobody's wish to see it.
+            allow_from_autoenv=False,
+        ),
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
 
 
 def main() -> None:

@@ -110,6 +110,15 @@ def _question(shown: Preview) -> Iterator[str]:
     yield "--- JSON Schema of the answer"
     yield json.dumps(shown.request.schema, indent=1, ensure_ascii=False)
     yield "---"
+    yield f"answer    by {shown.route}"
+    yield f"params    {_params(shown)}"
     yield f"bound     {shown.input_tok:,} input + {shown.output_tok:,} output tokens at most"
     yield f"hold      {format_usd(shown.hold)}, before the call is sent"
     yield f"expected  {format_usd(shown.expected)}   ({shown.price})"
+
+
+def _params(shown: Preview) -> str:
+    """Say which of the file's parameters are sent, and which are left out."""
+    sent = ", ".join(f"{name} {json.dumps(value)}" for name, value in shown.params.items())
+    left_out = f"; left out: {', '.join(shown.dropped)}" if shown.dropped else ""
+    return f"{sent or 'none'}{left_out}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -42,7 +43,7 @@ def doctor(
 ) -> None:
     """Ask each judge one tiny question: key, model, parameters, route, usage, price, limits.
 
-    Exit 0 when every judge gave a verdict, else 4; 2 if nothing was sent.
+    Exit 0 when every judge gave a verdict, else 4; 2 if nothing was sent; 130 if interrupted.
     """
     from orchestrator.core.money import format_usd, parse_usd
     from orchestrator.doctor import examine
@@ -54,7 +55,7 @@ def doctor(
         raise ConfigError(f"--budget-usd: {exc}; nothing was sent") from exc
     if cap <= 0:
         raise ConfigError("--budget-usd: wants more than 0 USD; nothing was sent")
-    seen = examine(file, overrides(set_), cap=cap, environ=os.environ, mock=mock)
+    seen = examine(file, overrides(set_), cap=cap, environ=os.environ, mock=mock, notice=say)
     if as_json:
         print_json(seen.as_json())
     else:
@@ -63,12 +64,20 @@ def doctor(
         for found in seen.diagnoses:
             if found.reason:
                 say(f"{found.judge}: {_complaint(found)}")
+        if seen.is_interrupted:
+            say("interrupted: nothing more was asked")
         say(f"charged {format_usd(seen.charged)} of {format_usd(cap)}")
-        words = ["sortition", "plan" if seen.is_well else "doctor", str(file)]
+        is_done = seen.is_well and not seen.is_interrupted
+        words = ["sortition", "plan" if is_done else "doctor", str(file)]
+        for setting in set_ or ():
+            # An address may hold a password, and what is printed is kept.
+            words += ["--set", re.sub(r"://[^/\s]*@", "://", setting)]
         for key, value in seen.settings.items():
             say(f"in the campaign file, set {key}: {value}")
             words += ["--set", f"{key}={value}"]
         say(f"next: {shlex.join(words)}")
+    if seen.is_interrupted:
+        raise typer.Exit(130)
     if not seen.is_well:
         raise typer.Exit(4)
 
@@ -111,5 +120,6 @@ def _notes(found: Diagnosis) -> Iterator[str]:
 def _complaint(found: Diagnosis) -> str:
     """Say why there is no verdict, in the provider's words if it had some, and what to do."""
     why = found.reason.replace("_", " ")
-    said = f": {found.detail}" if found.detail else ""
-    return f"{why}{said}" + (f"; {found.remedy}" if found.remedy else "")
+    detail = f": {found.detail}" if found.detail else ""
+    said = f'; it said "{found.said}"' if found.said else ""
+    return f"{why}{detail}{said}" + (f"; {found.remedy}" if found.remedy else "")

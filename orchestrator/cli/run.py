@@ -121,7 +121,7 @@ def resume(
     """Go on with a run; by default the newest unfinished one."""
     from orchestrator import rundir
     from orchestrator.campaign import resume as go_on
-    from orchestrator.core.money import parse_usd
+    from orchestrator.core.money import format_usd, parse_usd
 
     read_env_files(env_file)
     directory = run or rundir.newest(runs(), unfinished=True, notice=say)
@@ -130,7 +130,11 @@ def resume(
     except ValueError as exc:
         raise ConfigError(f"--budget-usd: {exc}; nothing was sent") from exc
     changes = {} if budget_usd is None else {"budget.usd": budget_usd}
-    _confirm(is_real=rundir.is_real(directory), yes=yes, amount=budget_usd)
+    _confirm(
+        is_real=rundir.is_real(directory),
+        yes=yes,
+        amount=None if wanted is None else format_usd(wanted),
+    )
     with watching(chosen_display(display, as_json=as_json, quiet=False)) as observe:
         result = go_on(directory, changes, max_in_flight=jobs, observe=observe)
     if wanted is not None and wanted != result.data.spend.cap:

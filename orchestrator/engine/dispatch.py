@@ -127,7 +127,7 @@ class Lane:
             return f"{self.account.why}: waiting {wait}"
         if self._paused_until == at:
             return f"{self._why_paused}: waiting {wait}"
-        return f"limit of the rate: next in {wait}" if self.ready else f"trying again in {wait}"
+        return f"rate limit: next in {wait}" if self.ready else f"trying again in {wait}"
 
     def _pause(self, until: float, why: str) -> None:
         if until > self._paused_until:

@@ -70,7 +70,8 @@ class Spend:
     `by_class` says what it went for: attempts that brought an answer (`answers`), attempts that were
     followed by another one (`retries`), the last attempts of questions that have no verdict
     (`missing`), and what the stop cut off (`late`). `above_hold` is, by judge, what attempts cost
-    beyond their holds: nothing, unless a provider passed its own limit.
+    beyond their holds: nothing, unless a provider passed its own limit. `unmetered` is the part of
+    `settled` that was booked at the worst case, since usage was not told or contradicts itself.
     """
 
     cap: Nano | None
@@ -83,6 +84,7 @@ class Spend:
     by_purpose: Mapping[str, Charge]
     by_class: Mapping[str, Charge]
     above_hold: Mapping[str, Nano]
+    unmetered: Nano
 
     @property
     def unspent(self) -> Nano | None:
@@ -99,7 +101,8 @@ class Counts:
     A flag is a word, or a word with a detail after a colon.
 
     `billed_in_vain` counts attempts that were or may have been billed without bringing an answer,
-    `in_vain` is their money, which `Spend` holds too.
+    `in_vain` is their money, which `Spend` holds too. `unmetered` counts answers whose usage is not
+    known.
     """
 
     asked: int
@@ -112,6 +115,7 @@ class Counts:
     flags: Mapping[str, int]
     billed_in_vain: int
     in_vain: Charge
+    unmetered: int = 0
 
     @property
     def n_missing(self) -> int:
@@ -244,7 +248,7 @@ class SlotTally:
 class Outage:
     """A time in which a judge took no questions.
 
-    `after` counts its answers until then; `until` is the time that its provider named (POSIX
+    `after` counts its answers that had come by then; `until` is the time that its provider named (POSIX
     seconds), None for good; `ended_at` is when it took questions again, None if it did not.
     """
 
@@ -316,11 +320,14 @@ class JudgeTally:
     ----------
     route : how it was made to give a verdict that can be read; empty where that is not known
     latency_s : mean time of a call, nan if none ended; answers of the cache left out
-    served_models : answers by the version that the provider named, in order of first appearance
+    served_models : answers by the version that the provider named, in order of first appearance;
+        answers of the cache left out
     down : why it takes no questions now, empty if it does
     outages : when it took none, the first ones of `n_outages`
     flags : what was odd about its answers, by name
     billed_in_vain : attempts that were or may have been billed and brought no answer
+    parked : questions given back because it was down; `unasked` of them were never asked again
+    cut_off : questions withdrawn unsent at the stop, or answered too late or never
     """
 
     name: str
@@ -343,6 +350,9 @@ class JudgeTally:
     times: Times
     outages: tuple[Outage, ...]
     n_outages: int
+    parked: int = 0
+    unasked: int = 0
+    cut_off: int = 0
 
     @property
     def n_missing(self) -> int:
@@ -365,6 +375,29 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Steered:
+    """One command that the run took while it was under way; `refused` says why it was not obeyed."""
+
+    at: float
+    name: str
+    path: str
+    value: str
+    reason: str
+    by: str
+    refused: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspected:
+    """Answers whose judged text seems to speak to the judge, and the first items among them."""
+
+    judge: str
+    n_answers: int
+    items: tuple[str, ...]
+    n_items: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
     """The money and the half-widths of all estimates after `n_told` questions."""
 
@@ -383,7 +416,7 @@ class ReportData:
     ----------
     stop_reason : None while the run is under way
     fingerprint : hex head of the decision chain at the last stop, empty before it
-    limit : the limit that ended asking, empty if none did
+    limit : the limit that ended asking, empty if none did; `limit_why` is its reason in words
     examples : by missing reason, the first word of a provider or parser about it
     curve : at most some thousands of looks, evenly thinned
     estimates : those of the last look that has them; `are_final` at the stop
@@ -397,6 +430,8 @@ class ReportData:
     places : effects of the place in which things were shown; none where it never changed
     slots : the judges' batches; none where units were not rated in batches
     without_judge : the final estimates with each judge left out, where that was computed
+    steered : the commands that it took, the first ones of `n_steered`
+    suspected : by judge, answers on texts that seem to speak to it
     """
 
     name: str
@@ -437,6 +472,10 @@ class ReportData:
     places: tuple[PlaceEffect, ...]
     slots: tuple[SlotTally, ...] = ()
     without_judge: tuple[WithoutJudge, ...] = ()
+    limit_why: str = ""
+    steered: tuple[Steered, ...] = ()
+    n_steered: int = 0
+    suspected: tuple[Suspected, ...] = ()
 
     @property
     def answer(self) -> Estimate | None:

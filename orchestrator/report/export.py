@@ -31,6 +31,7 @@ class Answer(NamedTuple):
     `value` is on the criterion's scale; empty with `missing` empty means "not applicable". A
     missing verdict has a row for each unit, without a criterion. Money is that of the whole
     question, all its attempts included, and stands in its first row alone, so that sums are right.
+    `flags` are what was odd about the answer, with semicolons between them.
     """
 
     q: int
@@ -50,6 +51,7 @@ class Answer(NamedTuple):
     purpose: str
     origin: str | None
     served_model: str | None
+    flags: str | None
 
 
 class Score(NamedTuple):
@@ -192,6 +194,7 @@ def _rows(record: Record, labels: _Labels, earlier: tuple[int, int]) -> Iterator
         purpose=query.purpose,
         origin=None,
         served_model=None,
+        flags=None,
     )
     match outcome:
         case Missing(reason=reason, uncertain=uncertain):
@@ -199,8 +202,10 @@ def _rows(record: Record, labels: _Labels, earlier: tuple[int, int]) -> Iterator
             found = [
                 labels.on(common, unit)._replace(slot=slot) for slot, unit in enumerate(query.units)
             ]
-        case Judged(origin=origin, served_model=model, observations=observations):
-            common = common._replace(origin=origin, served_model=model or None)
+        case Judged(origin=origin, served_model=model, observations=observations, flags=flags):
+            common = common._replace(
+                origin=origin, served_model=model or None, flags=";".join(flags) or None
+            )
             found = [
                 labels.on(common, o.unit)._replace(
                     slot=o.slot,

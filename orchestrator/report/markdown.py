@@ -38,6 +38,9 @@ def _lines(data: ReportData) -> Iterator[str]:
     yield from ("", "## Why it ended, and the money", "")
     yield from (f"{safe(wording.ending(data))} In {wording.money_kind(data)}.", "")
     yield from _table(("", "USD"), _money(data))
+    steered = wording.steered(data)
+    if steered is not None:
+        yield from ("", "### Steered", "", *_grid(steered))
     yield from ("", "## Estimates", "")
     if not data.are_final:
         yield from ("These are not final: the run has not come to its stop.", "")
@@ -88,6 +91,9 @@ def _money(data: ReportData) -> Iterator[tuple[str, str]]:
         attempts = plural(counts.billed_in_vain, "attempt")
         amount = counts.in_vain.settled + counts.in_vain.uncertain
         yield f"of it for {attempts} billed without an answer", usd(amount, 6)
+    unmetered = wording.unmetered(data)
+    if unmetered is not None:
+        yield unmetered
     yield from wording.money_by_class(data)
 
 

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from orchestrator.core.estimate import Estimate
-from orchestrator.report.data import JudgeTally, Outage, PlaceEffect, Ranged, ReportData, Scores
+from orchestrator.report.data import (
+    Agreement,
+    JudgeTally,
+    Outage,
+    PlaceEffect,
+    Ranged,
+    ReportData,
+    Scores,
+)
 from orchestrator.report.wording import (
+    STALE_CACHE,
     Grid,
+    because,
     interval,
     label,
     number,
     plural,
     target,
+    unanswered,
     usd,
     with_interval,
 )
@@ -29,12 +40,16 @@ _ENOUGH = 20
 
 
 def doubts(data: ReportData) -> list[str]:
-    """Name plainly which judges' verdicts can't be relied on, and what shows it."""
-    lines = []
+    """Name plainly which verdicts can't be relied on, and what shows it."""
+    lines = [*_stale_cache(data), *_suspected(data)]
     for c, criterion in enumerate(data.criteria):
         said = [(judge.name, judge.scores[c]) for judge in data.judges]
         on = f" on {criterion}" if len(data.criteria) > 1 else ""
-        lines += [*_constants(said, on), *_chances(said, on), *_wavering(said, on)]
+        of = next((a for a in data.agreement if a.criterion == criterion), None)
+        # Where the panel as a whole is at chance, that comes first, and no judge is singled out.
+        together = _together(said, of, on)
+        singled = [] if together else _singled(said, on)
+        lines += [*together, *_constants(said, on), *singled, *_wavering(said, on)]
     lines += _label_doubts(data)
     lines += [_place_doubt(effect) for effect in data.places if effect.is_significant]
     lines += [
@@ -43,6 +58,27 @@ def doubts(data: ReportData) -> list[str]:
         for judge in data.judges
         if len(judge.served_models) > 1
     ]
+    return lines
+
+
+def _stale_cache(data: ReportData) -> list[str]:
+    if data.limit != STALE_CACHE:
+        return []
+    n = plural(data.counts.cached, "answer")
+    line = f"{n} of the estimates came from the cache, which may be of another model"
+    return [because(line, data.limit_why)]
+
+
+def _suspected(data: ReportData) -> list[str]:
+    """Name the items whose texts perhaps speak to the judge; their verdicts may be bought by it."""
+    lines = []
+    for one in data.suspected:
+        left = one.n_items - len(one.items)
+        items = f"{', '.join(one.items)}{f' and {left:,} more' if left else ''}"
+        lines.append(
+            f"{plural(one.n_answers, 'answer')} of {one.judge} may have been swayed by the judged "
+            f"text, which seems to speak to the judge: {items}."
+        )
     return lines
 
 
@@ -61,24 +97,36 @@ def _constants(said: Sequence[tuple[str, Scores]], on: str) -> list[str]:
     ]
 
 
-def _chances(said: Sequence[tuple[str, Scores]], on: str) -> list[str]:
-    """Say whose agreement with the others is no better than chance.
+def _together(said: Sequence[tuple[str, Scores]], of: Agreement | None, on: str) -> list[str]:
+    """Say that the judges together agree no better than chance.
 
-    Of two judges, or where none agrees with the rest, nobody can tell who is at fault.
+    Of two judges, or where none agrees with the rest, nobody can tell who is at fault. Where two are
+    seen to agree with the rest, the others can be told from them, however wide the panel's alpha is.
     """
     held = {name: s.with_others for name, s in said if s.n_shared >= _ENOUGH}
-    at_chance = [name for name, found in held.items() if _is_chance(found)]
-    if len(held) > 1 and len(at_chance) == len(held):
+    how = "agree no better"
+    what = "at least one of them does not tell the items apart, and these verdicts alone can't say which"
+    agreeing = sum(found.lower > 0 for found in held.values())
+    if len(held) > 1 and all(map(_is_chance, held.values())):
         if len(held) == 2:
-            who, found = " and ".join(held), f"alpha {ranged(held[at_chance[0]])}"
+            who, found = " and ".join(held), f"alpha {ranged(next(iter(held.values())))}"
         else:
             each = ", ".join(f"{name} {ranged(found)}" for name, found in held.items())
             who, found = "The judges", f"alpha against the others: {each}"
-        sentence = (
-            f"{who} agree no better than chance{on} ({found}): at least one of them does not tell the "
-            "items apart, and these verdicts alone can't say which."
-        )
-        return [sentence]
+    elif of and of.n_units >= _ENOUGH and of.alpha.lower <= 0 <= of.alpha.upper and agreeing < 2:
+        who, found = "The judges together", f"Krippendorff's alpha {ranged(of.alpha)}"
+        if not _is_chance(of.alpha):
+            how = "can't be shown to agree better"
+            what = "these verdicts alone can't say which of them tells the items apart"
+    else:
+        return []
+    return [f"{who} {how} than chance{on} ({found}): {what}."]
+
+
+def _singled(said: Sequence[tuple[str, Scores]], on: str) -> list[str]:
+    """Say whose agreement with the others is no better than chance."""
+    held = {name: s.with_others for name, s in said if s.n_shared >= _ENOUGH}
+    at_chance = [name for name, found in held.items() if _is_chance(found)]
     chances = [
         f"{name} tells the items apart no better than chance{on}, held against the other judges "
         f"(alpha {ranged(held[name])}): its verdicts are noise, or speak of something else."
@@ -161,6 +209,8 @@ def judges(data: ReportData) -> Grid:
         "answered": [f"{judge.answered:,}" for judge in data.judges],
         "from the cache": [f"{judge.cached:,}" if judge.cached else "" for judge in data.judges],
         "missing": [f"{judge.n_missing:,}" for judge in data.judges],
+        "given back": _needed(judge.parked for judge in data.judges),
+        "cut off by the stop": _needed(judge.cut_off for judge in data.judges),
         "billed without an answer": [_in_vain(judge) for judge in data.judges],
         "settled": [usd(judge.charge.settled) for judge in data.judges],
         "per answer": [
@@ -173,6 +223,10 @@ def judges(data: ReportData) -> Grid:
     }
     kept = {head: column for head, column in columns.items() if any(column)}
     return Grid("", tuple(kept), tuple(zip(*kept.values(), strict=True)))
+
+
+def _needed(counts: Iterable[int]) -> list[str]:
+    return [f"{n:,}" if n else "" for n in counts]
 
 
 def _in_vain(judge: JudgeTally) -> str:
@@ -281,7 +335,9 @@ def outages(data: ReportData) -> list[str]:
     """Say of each judge when it took no questions, and why, in the provider's own words."""
     lines = []
     for judge in data.judges:
-        lines += [f"{judge.name} {_outage(outage)}" for outage in judge.outages]
+        said = [f"{judge.name} {_outage(outage)}" for outage in judge.outages]
+        left_open = unanswered(judge) if judge.down and said else ""
+        lines += [*said[:-1], because(said[-1], "") + f" {left_open}."] if left_open else said
         left = judge.n_outages - len(judge.outages)
         if left:
             lines.append(f"{judge.name} went down another {plural(left, 'time')}.")

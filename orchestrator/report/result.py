@@ -21,6 +21,8 @@ from orchestrator.report.data import (
     Scores,
     SlotTally,
     State,
+    Steered,
+    Suspected,
     Times,
     WithoutJudge,
 )
@@ -99,6 +101,7 @@ def document(data: ReportData) -> dict[str, Json]:
         "run": data.run,
         "state": str(data.state),
         "stop_reason": None if data.stop_reason is None else str(data.stop_reason),
+        "stop_why": data.limit_why or None,
         "exit_code": code if is_over else None,
         "mock": data.mock,
         "money": data.money,
@@ -113,6 +116,7 @@ def document(data: ReportData) -> dict[str, Json]:
             "by_role": _charges(spend.by_role),
             "by_purpose": _charges(spend.by_purpose),
             "by_class": _charges(spend.by_class),
+            "unmetered_nano_usd": spend.unmetered,
         },
         "counts": {
             "asked": counts.asked,
@@ -121,6 +125,7 @@ def document(data: ReportData) -> dict[str, Json]:
             "parked": counts.parked,
             "withdrawn": counts.withdrawn,
             "late": counts.late,
+            "unmetered": counts.unmetered,
             "missing": dict(counts.missing),
             "missing_by_arm": {arm.name: _arm(arm) for arm in data.arms},
         },
@@ -154,6 +159,9 @@ def document(data: ReportData) -> dict[str, Json]:
             "places": [_place_effect(effect) for effect in data.places],
             "slots": [_slots(tally) for tally in data.slots],
             "without_judge": [_without_judge(left) for left in data.without_judge],
+            "steered": [_steered(one) for one in data.steered],
+            "n_steered": data.n_steered,
+            "suspected": [_suspected(one) for one in data.suspected],
         },
         "judges": [_judge(judge) for judge in data.judges],
         "seed": data.seed,
@@ -213,6 +221,9 @@ def _judge(judge: JudgeTally) -> dict[str, Json]:
         "asked": judge.asked,
         "answered": judge.answered,
         "missing": dict(judge.missing),
+        "parked": judge.parked,
+        "unasked": judge.unasked,
+        "cut_off": judge.cut_off,
         **_charge(judge.charge),
         "nano_usd_per_answer": judge.per_answer,
         "latency_s": _number(judge.latency_s),
@@ -250,6 +261,27 @@ def _outage(outage: Outage) -> dict[str, Json]:
         "until": outage.until,
         "ended_at": outage.ended_at,
         "why": outage.why,
+    }
+
+
+def _steered(one: Steered) -> dict[str, Json]:
+    return {
+        "at": one.at,
+        "command": one.name,
+        "path": one.path or None,
+        "value": one.value or None,
+        "reason": one.reason,
+        "by": one.by,
+        "refused": one.refused or None,
+    }
+
+
+def _suspected(one: Suspected) -> dict[str, Json]:
+    return {
+        "judge": one.judge,
+        "n_answers": one.n_answers,
+        "n_items": one.n_items,
+        "items": list(one.items),
     }
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from orchestrator.core.events import (
     Arrived,
     Asked,
     CapChanged,
+    Commanded,
     Declined,
     Event,
     Forfeited,
@@ -70,6 +72,8 @@ from orchestrator.report.data import (
     Scores,
     Spend,
     State,
+    Steered,
+    Suspected,
     Times,
     state_of,
 )
@@ -84,6 +88,7 @@ def summarise(
     fingerprint: str = "",
     run: str = "",
     unstopped: State = State.INTERRUPTED,
+    get_blob: Callable[[str], bytes | None] | None = None,
 ) -> ReportData:
     """Fold a log into what is reported of it.
 
@@ -93,6 +98,7 @@ def summarise(
     fingerprint : hex head of the decision chain at the last `Stopped`, which only the store knows
     run : the run's id
     unstopped : what a log without a stop means: the process runs, was interrupted, or failed
+    get_blob : gives what a store keeps, so that items can be named; without it they have numbers
 
     Raises
     ------
@@ -106,7 +112,9 @@ def summarise(
     fold = _Fold(first.event, first.at)
     for row in rows:
         fold.take(row.at, row.event)
-    return fold.result(fingerprint, run, unstopped)
+    data = fold.result(fingerprint, run, unstopped)
+    suspected = fold.suspected(fold.item_names(get_blob))
+    return replace(data, suspected=tuple(suspected)) if suspected else data
 
 
 _KEPT_LOOKS = 2000
@@ -115,6 +123,13 @@ _DETAIL_CHARS = 200
 _KEPT_FLAGS = 50
 _KEPT_OUTAGES = 20
 _KEPT_KINDS = 64
+_KEPT_COMMANDS = 100
+_REASON_CHARS = 600
+"""A limit's reason is the program's own sentence with a few names in it."""
+_SUSPECTED = "suspected_injection"
+_NAMED_ITEMS = 5
+UNMETERED = frozenset({"usage_missing", "usage_inconsistent"})
+"""Flags of answers that were booked at the worst case because their usage is not known."""
 _KEPT_CELLS = 1_000_000
 """Of how many judges times criteria times units single verdicts are kept, 32 bytes each; units
 beyond are left out of what is said of agreement."""
@@ -217,6 +232,20 @@ class _JudgeTally(_Tally):
     down: str = ""
     outages: list[Outage] = field(default_factory=list)
     n_outages: int = 0
+    arrived: int = 0
+    parked: int = 0
+    cut_off: int = 0
+    given_back: set[_Question] = field(default_factory=set)
+    suspected: Counter[int] = field(default_factory=Counter)
+    """Answers by item; no more items than the campaign has."""
+
+
+_Question = tuple[Kind, tuple[int, ...], int]
+"""What makes a question the same when it is asked again: kind, units, replicate."""
+
+
+def _question(query: Query) -> _Question:
+    return query.kind, query.units, query.replicate
 
 
 class _Fold:
@@ -260,7 +289,9 @@ class _Fold:
         self.refusal: Refusal | None = None
         self.refused: Query | None = None
         self.stop_reason: StopReason | None = None
-        self.limit = ""
+        self.limit = self.limit_why = ""
+        self.steered: list[Steered] = []
+        self.n_steered = self.n_unmetered = self.unmetered = 0
         self.looks: list[Look] = []
         self.last_look: Look | None = None
         self.n_looks, self.stride = 0, 1
@@ -295,6 +326,7 @@ class _Fold:
                 if query.role is Role.JUDGE:
                     self.judges[query.judge].asked += 1
                     self.judges[query.judge].cached += origin is Origin.CACHE
+                    self.judges[query.judge].given_back.discard(_question(query))
             case Arrived(q=q):
                 self._arrived(self.join.open[q], event)
             case Told(q=q):
@@ -312,8 +344,11 @@ class _Fold:
         self.join.feed(event)
 
     def _arrived(self, at: Open, event: Arrived) -> None:
-        if at.query.role is Role.JUDGE and at.origin is not Origin.CACHE:
-            judge = self.judges[at.query.judge]
+        if at.query.role is not Role.JUDGE:
+            return
+        judge = self.judges[at.query.judge]
+        judge.arrived += isinstance(event.outcome, Judged)
+        if at.origin is not Origin.CACHE:
             judge.n_calls += 1
             judge.took_s += event.took_s
             judge.limited_s += event.limited_s
@@ -346,9 +381,14 @@ class _Fold:
         judge = self.judges[query.judge] if query.role is Role.JUDGE else None
         flags = [self._flag(word) for word in judged.flags]
         self.flags.update(flags)
+        if judged.origin is not Origin.CACHE and not UNMETERED.isdisjoint(judged.flags):
+            self.n_unmetered += 1
+            self.unmetered += judged.cost
         if judge:
             judge.flags.update(flags)
-            model = _foreign(judged.served_model)
+            if _SUSPECTED in judged.flags:
+                judge.suspected.update({unit // len(self.arms) for unit in query.units})
+            model = "" if judged.origin is Origin.CACHE else _foreign(judged.served_model)
             if model and (model in judge.models or len(judge.models) < _KEPT_MODELS):
                 judge.models[model] += 1
             self._placed(judge, judged)
@@ -391,6 +431,13 @@ class _Fold:
         return (value - low) / (high - low)
 
     def _closed(self, at: Open, event: Parked | Withdrawn | Late | Forfeited) -> None:
+        if at.query.role is Role.JUDGE:
+            judge = self.judges[at.query.judge]
+            if isinstance(event, Parked):
+                judge.parked += 1
+                judge.given_back.add(_question(at.query))
+            else:
+                judge.cut_off += 1
         match event:
             case Parked():
                 self.parked += 1
@@ -437,18 +484,52 @@ class _Fold:
                 self.cap, self.refusal = cap, None
             case PriceChanged(judge=judge, card=card):
                 self.cards[judge] = card
-            case LimitReached(which=which):
-                self.limit = which
+            case LimitReached(which=which, why=why):
+                self.limit, self.limit_why = which, printable(why[:_REASON_CHARS])
+            case Commanded(command=command):
+                self._commanded(at, command)
             case Stopped(reason=reason):
                 self.stop_reason = reason
             case Reopened():
                 # Its money is that of the late and forfeited calls since the stop, counted there.
-                self.stop_reason, self.limit, self.refusal = None, "", None
+                self.stop_reason, self.limit, self.limit_why, self.refusal = None, "", "", None
             case Started(about=about):
                 self.n_starts += 1
                 self.about.update(about)
             case _:
                 pass
+
+    def _commanded(self, at: float, command: Mapping[str, Json]) -> None:
+        self.n_steered += 1
+        if len(self.steered) < _KEPT_COMMANDS:
+            keys = ("name", "path", "value", "reason", "by", "refused")
+            said = {key: _foreign(str(command.get(key) or "")) for key in keys}
+            self.steered.append(Steered(at=at, **said))
+
+    def item_names(self, get_blob: Callable[[str], bytes | None] | None) -> Sequence[str]:
+        """Give the items' names where one is needed and the frame is there; else none."""
+        digest = str((self.identity.get("data") or {}).get("frame") or "")
+        if get_blob is None or not any(judge.suspected for judge in self.judges):
+            return ()
+        blob = get_blob(digest)
+        names: Sequence[str] = json.loads(blob)["items"] if blob else ()
+        return names
+
+    def suspected(self, names: Sequence[str]) -> list[Suspected]:
+        """Say on which items each judge was perhaps spoken to."""
+        return [
+            Suspected(
+                judge=str(doc["name"]),
+                n_answers=judge.flags[_SUSPECTED],
+                items=tuple(
+                    _foreign(str(names[i])) if i < len(names) else f"item {i}"
+                    for i in sorted(judge.suspected)[:_NAMED_ITEMS]
+                ),
+                n_items=len(judge.suspected),
+            )
+            for doc, judge in zip(self.judge_docs, self.judges, strict=True)
+            if judge.suspected
+        ]
 
     def _down(self, at: float, event: JudgeDown) -> None:
         tally = self.judges[event.judge]
@@ -457,7 +538,7 @@ class _Fold:
             tally.n_outages += 1
             if len(tally.outages) < _KEPT_OUTAGES:
                 tally.outages.append(
-                    Outage(after=tally.answered, at=at, until=event.until, ended_at=None, why=why)
+                    Outage(after=tally.arrived, at=at, until=event.until, ended_at=None, why=why)
                 )
         elif tally.n_outages == len(tally.outages):
             tally.outages[-1] = replace(tally.outages[-1], until=event.until, why=why)
@@ -546,6 +627,9 @@ class _Fold:
             n_units_answered=len(self.units),
             refusal=self.refusal,
             limit=self.limit,
+            limit_why=self.limit_why,
+            steered=tuple(self.steered),
+            n_steered=self.n_steered,
             examples={str(reason): detail for reason, detail in self.examples.items()},
             curve=tuple(self.looks),
             estimates=estimates,
@@ -602,6 +686,7 @@ class _Fold:
                 for n, j in zip(names, self.judges, strict=True)
                 if j.above_hold
             },
+            unmetered=Nano(self.unmetered),
         )
 
     def _counts(self) -> Counts:
@@ -616,6 +701,7 @@ class _Fold:
             flags=dict(sorted(self.flags.items())),
             billed_in_vain=self.billed_in_vain,
             in_vain=self.in_vain.frozen(),
+            unmetered=self.n_unmetered,
         )
 
     def _judge(self, k: int, firsts: Sequence[Array]) -> JudgeTally:
@@ -646,6 +732,9 @@ class _Fold:
             times=_times([tally]),
             outages=tuple(tally.outages),
             n_outages=tally.n_outages,
+            parked=tally.parked,
+            unasked=len(tally.given_back),
+            cut_off=tally.cut_off,
         )
 
     @property

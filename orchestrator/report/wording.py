@@ -12,6 +12,7 @@ from typing import NamedTuple
 from orchestrator.core.estimate import Estimate, Status
 from orchestrator.core.gate import GateOutcome, Rule, Verdict, overall
 from orchestrator.core.money import PriceCard, format_usd
+from orchestrator.core.query import MissingReason
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json
 from orchestrator.report.data import JudgeTally, Refusal, ReportData, Times
@@ -351,22 +352,69 @@ def ending(data: ReportData) -> str:
     if data.stop_reason is None:
         return "The run is under way; these numbers are not final."
     lost = [judge for judge in data.judges if judge.down]
-    sentence = _STOPS[data.stop_reason]
+    sentence, failures = _STOPS[data.stop_reason], _failures(data)
     match data.stop_reason:
         case StopReason.BUDGET:
             sentence = f"{sentence}: {next_call(data.refusal)}." if data.refusal else f"{sentence}."
+        case StopReason.LIMIT if data.limit == STALE_CACHE:
+            sentence = because("The cache no longer holds what the judges say", data.limit_why)
         case StopReason.LIMIT:
-            sentence = f"{sentence}: {data.limit}." if data.limit else f"{sentence}."
+            sentence = because(sentence, data.limit_why or data.limit)
+        case StopReason.USER | StopReason.JUDGES_DOWN:
+            sentence = because(sentence, data.limit_why)
+        case StopReason.FINISHED if failures:
+            sentence = "All that could be asked was asked."
         case StopReason.FINISHED if lost:
             sentence = "All that could be asked was asked; the design is not complete."
         case _:
             pass
-    return " ".join((sentence, *(f"{_loss(judge)}." for judge in lost)))
+    return " ".join((sentence, *failures, *(f"{_loss(judge)}." for judge in lost)))
+
+
+STALE_CACHE = "stale_cache"
+"""The limit that the cache watch sets."""
+
+
+def because(sentence: str, why: str) -> str:
+    """Put a reason behind a sentence, where there is one."""
+    return f"{sentence.removesuffix('.')}{f': {why}' if why else ''}".removesuffix(".") + "."
+
+
+def _failures(data: ReportData) -> list[str]:
+    """Say why nothing was answered, in the words of whoever refused; empty where something was."""
+    counts = data.counts
+    if counts.answered or not counts.missing:
+        return []
+    reasons = []
+    for reason, n in counts.missing.items():
+        word = data.examples.get(reason, "").removesuffix(".")
+        reasons.append(f"{n:,} x {_spaced(reason)}{f', e.g. {word}' if word else ''}")
+    return [f"No question was answered: {'; '.join(reasons)}."]
 
 
 def _loss(judge: JudgeTally) -> str:
     after = judge.outages[-1].after if judge.outages else judge.answered
-    return f"{judge.name} went down after {plural(after, 'answer')} ({judge.down})"
+    lost = unanswered(judge)
+    return (
+        f"{judge.name} went down after {plural(after, 'answer')} ({judge.down})"
+        f"{f'; {lost}' if lost else ''}"
+    )
+
+
+def unanswered(judge: JudgeTally) -> str:
+    """Say what became of the questions that a judge which is down left open; empty without any."""
+    refused = judge.missing.get(MissingReason.JUDGE_DOWN, 0)
+    parts = [
+        f"{refused:,} refused when it went down" if refused else "",
+        f"{judge.unasked:,} came back unasked" if judge.unasked else "",
+    ]
+    total = refused + judge.unasked
+    if not total:
+        return ""
+    return (
+        f"{total:,} of its questions {'was' if total == 1 else 'were'} not answered: "
+        f"{', '.join(filter(None, parts))}"
+    )
 
 
 def precision(data: ReportData) -> str | None:
@@ -491,13 +539,47 @@ _CLASSES = {
 }
 
 
+def unmetered(data: ReportData) -> tuple[str, str] | None:
+    """Say what was booked without known usage; None where all of it is known."""
+    n, amount = data.counts.unmetered, data.spend.unmetered
+    if not n:
+        return None
+    return f"booked at the worst case, usage not told: for {plural(n, 'answer')}", usd(amount, 6)
+
+
 def oddities(data: ReportData) -> list[tuple[str, str, str]]:
-    """List what was odd and harmless about answers, by judge: judge, how many, what."""
+    """List what was odd and harmless about answers, by judge: judge, how many, what.
+
+    What cost money stands with the money, what casts doubt on verdicts with the doubts.
+    """
     return [
         (judge.name, plural(n, "answer"), flag(word))
         for judge in data.judges
         for word, n in judge.flags.items()
+        if word not in _NOT_HARMLESS
     ]
+
+
+_NOT_HARMLESS = {"usage_missing", "usage_inconsistent", "suspected_injection"}
+
+
+def steered(data: ReportData) -> Grid | None:
+    """Tabulate the commands that the run took; None without any."""
+    if not data.steered:
+        return None
+    rows = tuple(
+        (
+            f"{datetime.fromtimestamp(one.at, UTC):%H:%M:%S} UTC",
+            " ".join(filter(None, (one.name, f"{one.path}={one.value}" if one.path else ""))),
+            one.reason,
+            one.by,
+            f"refused: {one.refused}" if one.refused else "done",
+        )
+        for one in data.steered
+    )
+    left = data.n_steered - len(data.steered)
+    title = f"The first {len(rows):,} of {data.n_steered:,} commands" if left else ""
+    return Grid(title, ("at", "command", "reason", "by", "outcome"), rows)
 
 
 def policy(data: ReportData) -> list[str]:
@@ -548,8 +630,9 @@ def method(estimate: Estimate) -> str:
         if estimate.watching_covered
         else "hold for one look at the end"
     )
+    kind = f" ({estimate.interval})" if estimate.interval else ""
     parts = [
-        f"{estimate.level * 100:g}% intervals ({estimate.interval}); they {watching}",
+        f"{estimate.level * 100:g}% intervals{kind}; they {watching}",
         f"estimand: {estimate.estimand}" if estimate.estimand else "",
         f"error split: {estimate.alpha_split}" if estimate.alpha_split not in {"", "none"} else "",
         f"family: {estimate.family}" if estimate.family else "",
@@ -693,7 +776,7 @@ def fate(data: ReportData) -> str:
         f"{counts.answered:,} answered",
         f"{counts.n_missing:,} missing",
         f"{counts.cached:,} from the cache" if counts.cached else "",
-        f"{counts.parked:,} given back because their judge was down" if counts.parked else "",
+        f"{counts.parked:,} given back unasked" if counts.parked else "",
         f"{counts.withdrawn:,} withdrawn unsent at the stop" if counts.withdrawn else "",
         f"{counts.late:,} answered too late to count" if counts.late else "",
         f"{data.n_units_answered:,} of {data.n_units:,} units have an answer",

@@ -136,7 +136,7 @@ def test_a_limit_on_requests_spaces_them_out():
         dispatcher.put(job(q))
     assert len(dispatcher.start(0.0)) == 10
     assert dispatcher.wakes_at(0.0) == 1.0
-    assert dispatcher.lanes[0].waits_for(0.25) == "limit of the rate: next in 0.8 s"
+    assert dispatcher.lanes[0].waits_for(0.25) == "rate limit: next in 0.8 s"
     (late,) = dispatcher.start(1.0)
     assert late.limited_s == 1.0
     assert len(dispatcher.start(4.0)) == 3

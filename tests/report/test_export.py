@@ -55,6 +55,11 @@ def test_a_row_for_each_verdict(full):
     assert rows[1].missing is None
 
 
+def test_flags_stand_in_one_cell(log):
+    log.opened().judged(0, 4, flags=("coerced", "dropped:seed")).judged(1, 4, unit=1)
+    assert [row.flags for row in answers(log.rows, log.get_blob)] == ["coerced;dropped:seed", None]
+
+
 def test_the_money_of_a_question_stands_in_its_first_row_and_sums_up(full):
     rows = list(answers(full.rows, full.get_blob))
     spend = summarise(full.rows).spend

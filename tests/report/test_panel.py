@@ -74,6 +74,22 @@ def test_where_no_judge_agrees_with_the_rest_all_are_listed(log):
     )
 
 
+def test_where_agreement_may_be_0_no_judge_is_singled_out(log):
+    """One of three is at chance, and only one other is seen to agree with the rest."""
+    rng = np.random.default_rng(28)
+    truth = rng.integers(1, 6, 30)
+    follows = np.where(rng.random(30) < 0.55, truth, rng.integers(1, 6, 30))
+    data = rated(log, truth, follows, rng.integers(1, 6, 30), n=30)
+    alpha = data.agreement[0].alpha
+    assert alpha.lower <= 0 <= alpha.upper
+    assert alpha.upper >= 0.2
+    (line,) = panel.doubts(data)
+    assert line == (
+        "The judges together can't be shown to agree better than chance (Krippendorff's alpha "
+        f"{panel.ranged(alpha)}): these verdicts alone can't say which of them tells the items apart."
+    )
+
+
 def test_good_judges_are_not_doubted(log, truth, rng):
     noisy = [np.clip(truth + rng.integers(-1, 2, (2, N)), 1, 5) for _ in range(3)]
     assert panel.doubts(rated(log, *noisy)) == []

@@ -18,6 +18,7 @@ KEYS = [
     "run",
     "state",
     "stop_reason",
+    "stop_why",
     "exit_code",
     "mock",
     "money",
@@ -182,6 +183,7 @@ def test_money_is_whole_nano_dollars(log):
         "by_role": {"judge": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0}},
         "by_purpose": {"policy": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0}},
         "by_class": {"answers": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0}},
+        "unmetered_nano_usd": 0,
     }
     assert result["judges"][0]["nano_usd_per_answer"] == 4_812_342
     assert result["judges"][1]["latency_s"] is None

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestrator.core.events import JudgeDown, LimitReached
+from orchestrator.core.ids import JudgeIx
+from orchestrator.engine.fold import State
 from orchestrator.report.screen import (
     WIDTH,
     JudgeProgress,
@@ -17,6 +21,8 @@ from orchestrator.report.screen import (
     why_waiting,
 )
 from orchestrator.report.wording import columns
+from orchestrator.session import Session, clock_time
+from orchestrator.testing.fakes import FakeAdapter, Script, fake_crew
 
 WAITS = "429: waiting 6.2 s (server asked 6)"
 RUN = Progress(
@@ -115,6 +121,25 @@ def test_it_always_says_why_it_waits(changes, reason):
     assert why_waiting(run).startswith(reason)
     assert reason in one_line(run)
     assert any(line == f"waiting  {why_waiting(run)}" for line in status_lines(run)) is bool(reason)
+
+
+def test_what_holds_the_run_up_is_said_before_the_counts(tmp_path):
+    state = State(fake_crew([FakeAdapter(Script()), FakeAdapter(Script())]))
+    session = Session(
+        directory=tmp_path, blueprint=SimpleNamespace(name="n", is_mock=True), about={}
+    )
+    state.apply(state.crew.opened)
+    assert why_waiting(session.progress(state)).startswith("nothing is outstanding")
+    state.apply(JudgeDown(judge=JudgeIx(0), until=1e9, why="HTTP 429: quota"))
+    assert why_waiting(session.progress(state)) == (
+        f"waiting for judge0 (HTTP 429: quota) until {clock_time(1e9)}"
+    )
+    assert why_waiting(session.progress(state, under_way=(0, 2))) == "2 answers under way"
+    state.apply(LimitReached(which="user"))
+    stopping = "stopping: calls under way are received, nothing more is sent"
+    assert why_waiting(session.progress(state)) == stopping
+    session.is_interrupted = True
+    assert why_waiting(session.progress(state)).startswith("interrupted: ")
 
 
 def test_without_a_cap_the_spend_stands_alone():

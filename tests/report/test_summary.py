@@ -12,6 +12,7 @@ import pytest
 from orchestrator.core.errors import BadCredentials, CorruptLog, TimedOut
 from orchestrator.core.events import (
     CapChanged,
+    Commanded,
     Declined,
     Forfeited,
     JudgeDown,
@@ -311,8 +312,71 @@ def test_a_judge_that_is_up_again_has_an_outage_with_an_end(log):
     log.add(JudgeDown(judge=0, until=1_000_950.0, why="quota"), JudgeUp(judge=0))
     judge = summarise(log.rows).judges[0]
     (outage,) = judge.outages
-    assert (judge.down, outage.until) == ("", 1_000_900.0)
+    assert (judge.down, outage.until) == ("", 1_000_950.0)
     assert outage.ended_at == log.rows[-1].at
+
+
+def test_why_a_limit_ended_the_run_is_kept_until_it_goes_on(log):
+    log.opened().judged(0, 4).add(LimitReached(which="user", why="seen\x1b enough"))
+    log.stop(StopReason.USER)
+    assert summarise(log.rows).limit_why == "seen\N{REPLACEMENT CHARACTER} enough"
+    log.add(Reopened(settled=Nano(0), uncertain=Nano(0)))
+    assert summarise(log.rows).limit_why == ""
+
+
+def test_answers_of_the_cache_say_nothing_of_the_model_served_now(log, make):
+    log.opened().judged(0, 4, served_model="new")
+    log.judged(1, 4, unit=1, cost=0, served_model="old", origin=Origin.CACHE)
+    assert summarise(log.rows).judges[0].served_models == {"new": 1}
+
+
+def test_a_judge_s_questions_add_up_and_those_never_asked_again_are_told_apart(log):
+    log.opened().judged(0, 4).missed(1, "judge_down", unit=1).ask(2, unit=2).ask(3, unit=3)
+    log.add(JudgeDown(judge=0, until=None, why="401"), Parked(q=2), Parked(q=3))
+    log.add(JudgeUp(judge=0)).ask(4, unit=2, propensity=0.5).ask(5, unit=1, replicate=1)
+    log.stop(StopReason.USER).add(Withdrawn(q=4), Withdrawn(q=5))
+    judge = summarise(log.rows).judges[0]
+    assert (judge.parked, judge.unasked, judge.cut_off) == (2, 1, 2)
+    assert judge.asked == judge.answered + judge.n_missing + judge.parked + judge.cut_off
+
+
+def test_an_outage_counts_answers_that_had_come_though_not_told_yet(log, make):
+    log.opened().ask(0).send(0).ask(1, unit=1).send(1)
+    log.arrive(1, make.scored(3, unit=1))
+    log.add(JudgeDown(judge=0, until=None, why="401"))
+    (outage,) = summarise(log.rows).judges[0].outages
+    assert outage.after == 1
+
+
+def test_money_without_known_usage_is_told_apart(log):
+    log.opened().judged(0, 4, cost=22_000_000, flags=("usage_missing",)).judged(1, 4, unit=1)
+    log.judged(2, 4, unit=2, cost=7, flags=("coerced", "usage_inconsistent"))
+    data = summarise(log.rows)
+    assert (data.counts.unmetered, data.spend.unmetered) == (2, 22_000_007)
+    assert data.spend.settled == 27_000_007
+
+
+def test_suspected_items_are_named_up_to_five(log):
+    items = tuple("abcdefg")
+    log.opened(items=items, arms=("A", "B"))
+    for q in range(14):
+        log.judged(q, 4, unit=q, flags=("suspected_injection",) if q > 1 else ())
+    (found,) = summarise(log.rows, get_blob=log.get_blob).suspected
+    assert (found.judge, found.n_answers, found.n_items) == ("large", 12, 6)
+    assert found.items == tuple("bcdef")
+    assert summarise(log.rows).suspected[0].items[0] == "item 1"
+
+
+def test_commands_are_kept_in_order_and_counted(log):
+    told = {"name": "set", "path": "budget.usd", "value": "3", "reason": "", "by": "me@box"}
+    log.opened().add(Commanded(command=told | {"refused": "too low"}))
+    for _ in range(120):
+        log.add(Commanded(command={"name": "pause", "reason": "lunch\n", "by": "me@box"}))
+    data = summarise(log.rows)
+    assert (len(data.steered), data.n_steered) == (100, 121)
+    first, second = data.steered[:2]
+    assert (first.path, first.value, first.refused) == ("budget.usd", "3", "too low")
+    assert (second.name, second.reason, second.at) == ("pause", "lunch ", log.rows[3].at)
 
 
 def test_outages_are_counted_also_when_no_more_are_kept(log):

@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from decimal import Decimal
+from html import unescape
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.core.estimate import Status
-from orchestrator.core.events import Started
+from orchestrator.core.events import Commanded, JudgeDown, LimitReached, Parked, Started
 from orchestrator.core.money import PriceCard
 from orchestrator.core.query import Judged, MissingReason, Observation, Purpose
 from orchestrator.core.stopping import StopReason
-from orchestrator.report import html, markdown, wording
+from orchestrator.report import html, markdown, panel, wording
+from orchestrator.report.result import document
 from orchestrator.report.screen import closing_lines
 from orchestrator.report.summary import summarise
 
@@ -333,3 +335,103 @@ def test_what_more_money_buys_with_an_anchor_is_not_guessed(log, make):
     data = summarise(log.rows)
     assert wording.outlook(data) is not None
     assert wording.outlook(replace(data, policy={"anchor": "large"})) is None
+
+
+def everywhere(data):
+    """Page, Markdown and screen, as plain text."""
+    return (
+        unescape(html.render(data)),
+        unescape(markdown.render(data)).replace("\\", ""),
+        "\n".join(closing_lines(data)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("which", "reason", "sentence"),
+    [
+        ("user", "user", "The user stopped the run: seen enough."),
+        ("user", "user", None),
+        ("max_wait", "judges_down", "No judge is left that takes questions: large is down."),
+        ("stale_cache", "limit", "The cache no longer holds what the judges say: large moved."),
+        ("max_tokens", "limit", "A limit is reached: max_tokens."),
+    ],
+)
+def test_why_a_limit_ended_the_run_is_said_everywhere(log, which, reason, sentence):
+    why = sentence.rpartition(": ")[2].removesuffix(".") if sentence else ""
+    why = "" if why == which else why
+    log.opened().judged(0, 4).add(LimitReached(which=which, why=why)).stop(StopReason(reason))
+    data = summarise(log.rows)
+    for text in everywhere(data):
+        assert (sentence or "The user stopped the run.") in text
+    assert document(data)["stop_why"] == (why or None)
+
+
+def test_a_stale_cache_is_the_first_doubt(log):
+    log.opened().judged(0, 4).judged(1, 4, unit=1, cost=0)
+    log.add(LimitReached(which="stale_cache", why="large: another model")).stop(StopReason.LIMIT)
+    (line,) = panel.doubts(summarise(log.rows))
+    assert line == (
+        "0 answers of the estimates came from the cache, which may be of another model: large: "
+        "another model."
+    )
+
+
+def test_a_judge_that_is_lost_says_what_of_its_questions_was_not_answered(log):
+    log.opened().judged(0, 4)
+    for q in (1, 2):
+        log.missed(q, "judge_down", unit=q)
+    log.ask(3, unit=3).add(JudgeDown(judge=0, until=None, why="401"), Parked(q=3))
+    data = summarise(log.stop(StopReason.FINISHED).rows)
+    said = "3 of its questions were not answered: 2 refused when it went down, 1 came back unasked"
+    assert wording.ending(data).endswith(f"large went down after 1 answer (401); {said}.")
+    assert panel.outages(data)[0].endswith(f": 401. {said}.")
+    grid = panel.judges(data)
+    row = dict(zip(grid.head, grid.rows[0], strict=True))
+    assert [row[k] for k in ("asked", "answered", "missing", "given back")] == ["4", "1", "2", "1"]
+
+
+def test_a_run_without_any_answer_says_why(log):
+    log.opened()
+    for q in range(6):
+        log.missed(q, "server_error", unit=q % 4, detail="HTTP 503: overloaded.")
+    data = summarise(log.stop(StopReason.FINISHED).rows)
+    assert wording.ending(data) == (
+        "All that could be asked was asked. No question was answered: 6 x server error, e.g. HTTP "
+        "503: overloaded."
+    )
+
+
+def test_money_without_known_usage_is_a_row_and_no_oddity(log):
+    log.opened().judged(0, 4, cost=22_000_000, flags=("usage_missing", "coerced"))
+    data = summarise(log.rows)
+    for text in everywhere(data)[:2]:
+        assert "ooked at the worst case, usage not told: for 1 answer" in text
+    assert [what for *_, what in wording.oddities(data)] == [wording.flag("coerced")]
+
+
+def test_a_text_that_speaks_to_the_judge_is_a_doubt_with_its_items(log):
+    log.opened(items=("i<1>", "b"))
+    log.judged(0, 4, flags=("suspected_injection",))
+    data = summarise(log.rows, get_blob=log.get_blob)
+    assert panel.doubts(data) == [
+        "1 answer of large may have been swayed by the judged text, which seems to speak to the "
+        "judge: i<1>."
+    ]
+    assert wording.oddities(data) == []
+    assert "i<1>" not in html.render(data)
+
+
+def test_commands_stand_in_page_markdown_and_document(log):
+    told = {"name": "set", "path": "budget.usd", "value": "3", "reason": "<b>", "by": "me@box"}
+    log.opened().add(Commanded(command=told | {"refused": "less than held"}))
+    data = summarise(log.rows)
+    for text in everywhere(data)[:2]:
+        for word in ("Steered", "set budget.usd=3", "<b>", "me@box", "refused: less than held"):
+            assert word in text
+    (one,) = document(data)["diagnostics"]["steered"]
+    assert (one["command"], one["path"], one["refused"]) == ("set", "budget.usd", "less than held")
+    assert wording.steered(summarise(log.rows[:2])) is None
+
+
+def test_an_interval_without_a_name_has_no_brackets(make):
+    assert wording.method(make.estimate(interval="")).startswith("95% intervals; they ")

@@ -114,10 +114,10 @@ def test_no_key_and_no_password_is_left_anywhere(
 
 CRASH = """
 from judges.compatible import CompatibleJudge
-async def _ask(self, client, request):
+def ceiling(self, request, card):
     secret, headers = self._setting.api_key, {**self._headers, "basic": self._auth}
     raise RuntimeError("a bug of ours")
-CompatibleJudge._ask = _ask
+CompatibleJudge.ceiling = ceiling
 """
 
 
