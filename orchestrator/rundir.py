@@ -108,6 +108,7 @@ def summary(
         fingerprint = reader.fingerprint if fingerprint is None else fingerprint
     return replace(
         data,
+        path=str(directory),
         fingerprint=fingerprint,
         without_judge=without_judges(directory, data, new_estimators),
     )

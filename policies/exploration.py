@@ -270,7 +270,7 @@ def _degraded(
 def _too_small(sufficient: int, cap: int, n_blocks: int, n_judges: int) -> BudgetTooSmall:
     return BudgetTooSmall(
         f"est_ivwe wants {format_usd(sufficient, decimals=2)} for {n_blocks:,} scores by "
-        f"{n_judges} judges; the cap is {format_usd(cap, decimals=2)}"
+        f"{n_judges} judge{'' if n_judges == 1 else 's'}; the cap is {format_usd(cap, decimals=2)}"
         f"{'; on_small_budget: degrade makes do with less' if n_judges > 1 else ''}",
         sufficient=sufficient,
     )

@@ -58,10 +58,13 @@ def validate(
     if later:
         typer.echo(f"{file}: valid, but it can't be run yet")
         return
+    from orchestrator.report.wording import plural
+
     frame = campaign.build().study.frame
     arms = f" x {frame.n_arms} arms" if frame.n_arms > 1 else ""
     typer.echo(
-        f"{file}: valid; {frame.n_items:,} items{arms}, {len(campaign.file.campaign.judges)} judges, "
+        f"{file}: valid; {frame.n_items:,} items{arms}, "
+        f"{plural(len(campaign.file.campaign.judges), 'judge')}, "
         f"policy {campaign.file.campaign.policy.kind}"
     )
     say(f"next: sortition run {file}")

@@ -430,6 +430,7 @@ class ReportData:
     places : effects of the place in which things were shown; none where it never changed
     slots : the judges' batches; none where units were not rated in batches
     without_judge : the final estimates with each judge left out, where that was computed
+    path : the run's directory as it can be typed, empty where that is not known
     steered : the commands that it took, the first ones of `n_steered`
     suspected : by judge, answers on texts that seem to speak to it
     """
@@ -473,6 +474,7 @@ class ReportData:
     slots: tuple[SlotTally, ...] = ()
     without_judge: tuple[WithoutJudge, ...] = ()
     limit_why: str = ""
+    path: str = ""
     steered: tuple[Steered, ...] = ()
     n_steered: int = 0
     suspected: tuple[Suspected, ...] = ()

@@ -64,7 +64,7 @@ def _lines(data: ReportData) -> Iterator[str]:
         yield from ("", "Odd but harmless:", "")
     yield from (f"- {safe(judge)}, {n}: {safe(what)}" for judge, n, what in oddities)
     yield from ("", "## How to repeat it", "", f"    {wording.printable(wording.command(data))}")
-    yield from (f"    sortition verify {wording.printable(data.run or 'RUN')}", "")
+    yield from (f"    sortition verify {wording.printable(wording.place(data))}", "")
     yield from (f"- {key}: {safe(value)}" for key, value in wording.facts(data).items())
     yield from ("", "## Known limits", "")
     yield from (f"- {line}" for line in wording.limits(data))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -732,6 +733,11 @@ def command(data: ReportData) -> str:
     """Write the command that starts such a run again."""
     given = data.about.get("command")
     return str(given) if given else f"sortition run campaign.yaml --seed {data.seed}"
+
+
+def place(data: ReportData) -> str:
+    """Name the run as a command takes it."""
+    return shlex.quote(data.path or data.run or "RUN")
 
 
 def facts(data: ReportData) -> dict[str, str]:

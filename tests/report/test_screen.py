@@ -124,7 +124,7 @@ def test_it_always_says_why_it_waits(changes, reason):
 
 
 def test_what_holds_the_run_up_is_said_before_the_counts(tmp_path):
-    state = State(fake_crew([FakeAdapter(Script()), FakeAdapter(Script())]))
+    state = State(fake_crew([FakeAdapter(lambda _: Script())] * 2))
     session = Session(
         directory=tmp_path, blueprint=SimpleNamespace(name="n", is_mock=True), about={}
     )

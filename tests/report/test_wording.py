@@ -413,10 +413,11 @@ def test_a_text_that_speaks_to_the_judge_is_a_doubt_with_its_items(log):
     log.opened(items=("i<1>", "b"))
     log.judged(0, 4, flags=("suspected_injection",))
     data = summarise(log.rows, get_blob=log.get_blob)
-    assert panel.doubts(data) == [
+    (line,) = panel.doubts(data)
+    assert line == (
         "1 answer of large may have been swayed by the judged text, which seems to speak to the "
         "judge: i<1>."
-    ]
+    )
     assert wording.oddities(data) == []
     assert "i<1>" not in html.render(data)
 
@@ -435,3 +436,11 @@ def test_commands_stand_in_page_markdown_and_document(log):
 
 def test_an_interval_without_a_name_has_no_brackets(make):
     assert wording.method(make.estimate(interval="")).startswith("95% intervals; they ")
+
+
+def test_the_run_is_named_as_a_command_takes_it(log):
+    data = replace(summarise(log.opened().rows, run="r1"), path="my runs/r1")
+    assert wording.place(data) == "'my runs/r1'"
+    assert wording.place(replace(data, path="")) == "r1"
+    for text in everywhere(data)[:2]:
+        assert "sortition verify 'my runs/r1'" in text

@@ -272,7 +272,7 @@ def test_an_item_that_speaks_to_its_judge_is_fenced_and_flagged(
     result = json.loads((tmp_path / "run" / "result.json").read_text("utf-8"))
     (judge,) = result["judges"]
     assert judge["flags"] == {"suspected_injection": len(ATTACKS)}
-    counted = f"{len(ATTACKS)} answers: the judged text seems to speak to the judge"
+    counted = f"{len(ATTACKS)} answers of {judge['name']} may have been swayed by the judged text"
     for name in ("report.md", "report.html"):
         report = re.sub(r"<[^>]+>", "", (tmp_path / "run" / name).read_text("utf-8"))
         assert counted in " ".join(report.split()), name
