@@ -113,7 +113,7 @@ class Judged:
     """A question that was answered, and what the answer cost.
 
     `blob` is the digest of the raw reply in the store, empty when replies are not kept. `flags`
-    name what was odd and harmless (`usage_missing`, a coercion, `resampled`). `request_id` is the
+    name what was odd (`usage_missing`, a coercion, `suspected_injection`, `resampled`). `request_id` is the
     provider's own name of the call.
     """
 

@@ -200,14 +200,14 @@ def test_units_lost_inside_answers_are_counted_and_unbalance_the_design(campaign
 
 
 def test_a_judge_that_goes_down_leaves_the_other_to_finish(campaign):
-    """Both are read; the one that is gone has what it said until then."""
+    """Both are read; the one that is gone has what it said until then, and what was under way."""
     mock = {"b": {"faults": {"401": {"after": 40}}}}
     run = run_virtually(campaign(judges=("a", "b"), mock=mock, budget={"usd": 0.6}))
     assert [e.judge for e in run.events if isinstance(e, JudgeDown)] == [1]
     data = summary(run)
     a, b = data.slots
     assert a.n_batches == 119
-    assert b.n_batches < 50
+    assert 40 <= b.n_batches <= 39 + 16
     rows = {row["judge"]: row for row in data.answer.diagnostics["judges"]}
     assert rows.keys() == {"a", "b"}
     assert rows["b"]["n_batches"] < rows["a"]["n_batches"]
