@@ -251,14 +251,14 @@ class AsksAgainWhatIsMissing(Uniform):
     def tell(self, event):
         super().tell(event)
         if isinstance(event, Record) and isinstance(event.outcome, Missing):
-            self._seats[event.query.judge].returned.append(event.query)
+            self._panel.seats[event.query.judge].returned.append(event.query)
 
 
 class BeginsAnewWhenAJudgeIsBack(Uniform):
     def tell(self, event):
         super().tell(event)
         if isinstance(event, JudgeUp):
-            self._seats[event.judge].at = 0
+            self._panel.seats[event.judge].at = 0
 
 
 class LooksAtTheMoney(Uniform):
