@@ -251,6 +251,8 @@ class MarkovGlmm:
             rows.append(self._row(name, fit, first, second, flags))
         # A judge that says the same of most units, whatever comes before, can't tell groups apart.
         is_saturated = bool(rows) and all(row["saturated"] for row in rows)
+        # The pool would take what the prior says of one unit for news from each judge.
+        is_open = is_saturated or "prior_inconclusive" in flags
         if pooled.disagree:
             flags.add("contrast_differs_by_judge")
         if found.prior_sensitive:
@@ -273,7 +275,7 @@ class MarkovGlmm:
             family="one contrast",
             n_items=len(first) + len(second),
             n_answers=self._n_answers(n_done),
-            status=Status.OK if is_known and not is_saturated else Status.NOT_IDENTIFIED,
+            status=Status.OK if is_known and not is_open else Status.NOT_IDENTIFIED,
             flags=tuple(sorted(flags)),
             diagnostics={
                 "scale": "logit",
@@ -509,6 +511,8 @@ class MarkovGlmm:
         flags |= set(fit.flags)
         if fit.boundary:
             flags.add("boundary")
+        if _stands_still(fit):
+            flags.add("fixed_order")
         slopes = fit.slopes
         errors = dict(zip(fit.coef_names, fit.se.tolist(), strict=True))
         robust = None if fit.reason else sandwich(fit)
@@ -660,6 +664,15 @@ ENOUGH_TO_SPLIT = 30
 
 _MOST_PREDICTED = 20_000
 _COPIES = 400
+
+
+def _stands_still(fit: MarkovFit) -> bool:
+    """Say whether each unit stands in one slot in all batches, several of them."""
+    order = fit.source.order
+    if len(order) < 2:
+        return False
+    places = {(item, slot) for row in order.tolist() for slot, item in enumerate(row) if item >= 0}
+    return len(places) == len({item for item, _ in places})
 
 
 def _unit(item: Hashable) -> int:

@@ -200,16 +200,22 @@ def _missing_share(gate: Gate, read: Sequence[Estimate]) -> float:
     return math.nan if None in shares else max(shares, default=math.nan)
 
 
+_UNDECIDING = {
+    "prior_inconclusive": "the verdict depends on how units are taken whose verdicts are all alike",
+    "fixed_order": "every unit stands in one place, so what that does can't be told from the unit",
+}
+"""Flags of an estimate that decides no gate, and why."""
+
+
 def _obstacles(
     gate: Gate, read: Sequence[Estimate], missing: float, *, is_known: bool
 ) -> Iterator[str]:
     for estimate in read:
+        yield from (why for flag, why in _UNDECIDING.items() if flag in estimate.flags)
         if estimate.status is not Status.OK:
             yield f"the status of {estimate.name} is {estimate.status.replace('_', ' ')}"
         if "missing_differs_by_arm" in estimate.flags:
             yield "missing differs by arm"
-        if "prior_inconclusive" in estimate.flags:
-            yield "the verdict depends on how units are taken whose verdicts are all alike"
     if not is_known:
         yield "the interval is not known"
     if gate.max_missing is not None and math.isnan(missing):

@@ -214,6 +214,16 @@ def test_a_judge_that_goes_down_leaves_the_other_to_finish(campaign):
     assert data.answer.status == "ok"
 
 
+def test_a_fixed_order_decides_no_gate(campaign):
+    """Each unit always stands in one place: a difference may be the place's doing."""
+    fixed = {"kind": "batch_design", "design": "fixed", "blocks": 40}
+    run = run_virtually(campaign(policy=fixed, budget={"usd": 5}))
+    data = summary(run)
+    assert "fixed_order" in data.answer.flags
+    assert data.gate == "undecided"
+    assert run.state.stopped is StopReason.FINISHED
+
+
 # --- looks and money -----------------------------------------------------------------------------------
 
 
