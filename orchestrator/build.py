@@ -803,7 +803,8 @@ def looks_of(file: CampaignFile, study: Study, cap: Nano | None) -> int:
     try:
         n_batches = most_batches(replace(study, cap=cap), design.blocks, block)
     except ValueError as exc:
-        raise InvalidCampaign([file.locate("policy.blocks", str(exc))]) from exc
+        message = str(exc).removeprefix("policy.blocks: ")
+        raise InvalidCampaign([file.locate("policy.blocks", message)]) from exc
     return n_judges * batches_per_look(n_batches, block)
 
 

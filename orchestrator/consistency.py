@@ -222,7 +222,7 @@ def _one_primary(estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str
 def _targets(
     estimate: tuple[EstimateEntry, ...], data: Data, systems: tuple[System, ...], task: Task
 ) -> Iterator[tuple[str, str]]:
-    """Check the criterion and the arms that an estimate names, whatever its kind."""
+    """Check the criterion, arms and groups that an estimate names, whatever its kind."""
     criteria = [*(criterion.name for criterion in task.criteria_values()), COMPOSITE]
     arms = [system.name for system in systems] or data.arm_names
     for index, entry in enumerate(estimate):
@@ -231,13 +231,19 @@ def _targets(
             hint = did_you_mean(criterion, criteria)
             yield f"estimate[{index}].criterion", f"no criterion is named {seen(criterion)}{hint}"
         contrast = getattr(entry.settings, "contrast", None)
-        if arms is None or getattr(contrast, "arm", None) is None:
+        group, arm = (getattr(contrast, key, None) for key in ("group", "arm"))
+        if group is not None and data.group is None:
+            yield f"estimate[{index}].contrast.group", "data.group is not set"
+        if contrast is not None and contrast.baseline in {group, arm}:
+            message = f"{seen(contrast.baseline)} can't be compared with itself"
+            yield f"estimate[{index}].contrast.baseline", message
+        if arms is None or arm is None:
             continue
         for side in ("arm", "baseline"):
-            arm = getattr(contrast, side)
-            if arm not in arms:
-                hint = did_you_mean(arm, arms)
-                yield f"estimate[{index}].contrast.{side}", f"no arm is named {seen(arm)}{hint}"
+            named = getattr(contrast, side)
+            if named not in arms:
+                hint = did_you_mean(named, arms)
+                yield f"estimate[{index}].contrast.{side}", f"no arm is named {seen(named)}{hint}"
 
 
 def _one_confidence(

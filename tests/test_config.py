@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field
 
 from orchestrator import quantities
+from orchestrator.campaign import Campaign
 from orchestrator.config import OPERATIONAL, json_schema, load_campaign
 from orchestrator.core.errors import InvalidCampaign
 from orchestrator.core.money import NANO_PER_USD, format_usd
@@ -787,6 +788,7 @@ GROUPS = "[{name: g, kind: markov_glmm, contrast: {group: a, baseline: b}}]"
 def batched(**sections):
     """A campaign of batches, with whole sections replaced or added."""
     usual = {
+        "data": "{path: items.csv, id: ticket, group: topic, fields: {candidate: short_reply}}",
         "task": "{kind: rate_batch, scale: {type: boolean}}",
         "policy": "{kind: batch_design, design: williams}",
         "estimate": GROUPS,
@@ -841,6 +843,29 @@ def test_planned_looks_want_an_estimate_that_spends_error_over_them(load, proble
     (beside,) = problems(batched(stop=stop, gate=gate, estimate=raw % ""))
     assert "estimate[1].check — score_means has no bounds for planned looks" in beside
     assert load(batched(stop=stop, gate=gate, estimate=raw % ", check: end"))
+
+
+def test_groups_want_a_column_and_nothing_is_compared_with_itself(problems):
+    without = "{path: items.csv, id: ticket, fields: {candidate: short_reply}}"
+    (missing,) = problems(batched(data=without))
+    assert "estimate[0].contrast.group — data.group is not set" in missing
+    (same,) = problems(batched(estimate=GROUPS.replace("baseline: b", "baseline: a")))
+    assert 'estimate[0].contrast.baseline — "a" can\'t be compared with itself' in same
+    arms = "{arms: {new: {candidate: short_reply}, old: {candidate: long_reply}}, path: items.csv, id: ticket}"
+    contrast = "[{name: e, kind: %s, contrast: {arm: new, baseline: new}}]"
+    for kind in ("score_means", "markov_glmm"):
+        (found,) = problems(batched(data=arms, estimate=contrast % kind))
+        assert '"new" can\'t be compared with itself' in found
+
+
+def test_a_cap_below_a_block_names_its_field_once(load, folder):
+    groups = GROUPS.replace("group: a, baseline: b", "group: repair, baseline: order")
+    load(batched(stop="{rule: obrien_fleming}", budget="{usd: 0.0001}", estimate=groups))
+    with pytest.raises(InvalidCampaign) as caught:
+        Campaign.from_yaml(folder / "c.yaml").build()
+    (problem,) = caught.value.problems
+    assert problem.path == "policy.blocks"
+    assert problem.message.startswith("the cap pays for 0 batches")
 
 
 def test_raw_means_of_batches_are_warned_of(load):

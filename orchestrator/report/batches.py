@@ -9,7 +9,7 @@ from statistics import NormalDist
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.wire import Json
 from orchestrator.report.data import Evenness, ReportData, SlotTally
-from orchestrator.report.wording import EDGE, Grid, interval, number, places, plural
+from orchestrator.report.wording import EDGE, Grid, flag, interval, number, places, plural
 
 _ODD_GRADIENT = 1e-4
 _ODD_ITERATIONS = 50
@@ -184,8 +184,8 @@ def _adequacy(head: str, row: Row) -> Iterator[str]:
     ratio = row["robust_ratio"]
     if ratio is not None:
         verdict = (
-            "so chance works about as the model says"
-            if 0.8 <= ratio <= 1.25
+            "so its intervals are about wide enough"
+            if ratio <= 1.25
             else "so the model leaves something out, and its intervals are to be read with care"
         )
         yield (
@@ -299,6 +299,29 @@ NAIVE_NOTE = (
 )
 
 
+def notes(estimate: Estimate) -> list[str]:
+    """Put an estimate's flags into words, but for raw shares that mislead nobody here."""
+    alpha = 1 - estimate.level
+    rows: Sequence[Row] = estimate.diagnostics.get("judges") or ()
+    is_quiet = not any(_misleads(row, alpha) for row in rows)
+    return [flag(word) for word in estimate.flags if not (is_quiet and word == "naive_biased")]
+
+
+def _misleads(row: Row, alpha: float) -> bool:
+    """Say whether a judge's raw verdicts tell something else, or much of them is unequal spread."""
+    limit = row.get("naive_limit")
+    if limit is None or not limit["warns"]:
+        return False
+    naive, bent = row["naive"], _SEEN_BY * abs(limit["curvature"])
+    if _verdict(naive, alpha) != _verdict(row["contrast"], alpha):
+        return True
+    return naive["se"] is not None and bent > max(naive["se"], abs(limit["exact"]))
+
+
+_SEEN_BY = 3
+"""What spread does to the raw difference matters from a third of its standard error and its limit."""
+
+
 def why_naive(estimates: Sequence[Estimate]) -> list[str]:
     """Say of each judge why raw verdicts say something else than the model."""
     return [
@@ -328,15 +351,22 @@ def _why_naive(what: str, row: Row, alpha: float) -> Iterator[str]:
     )
     yield (
         f"{row['judge']}: {differ}. With ever more batches the raw difference would tend to "
-        f"{_signed(limit['exact'])}: {_signed(limit['slope'])} of it from the difference in quality, "
+        f"{_signed(limit['exact'])}: {_signed(limit['slope'])} from the difference in quality, "
         f"{_signed(limit['curvature'])} from unequal spread{unequal}, since shares are a curved function "
-        f"of quality; {number(limit['acceptance'], 2)} of all are accepted."
+        f"of quality{_remainder(limit)}; {number(limit['acceptance'], 2)} of all are accepted."
     )
     if raw != ours and abs(limit["curvature"]) > abs(limit["slope"]):
         yield (
             f"{row['judge']}: the raw difference is more of the groups' spread than of their quality, and "
             "more batches do not change that."
         )
+
+
+def _remainder(limit: Row) -> str:
+    """Name what the two parts leave of the whole, as these are printed."""
+    whole, slope, curvature = (round(limit[key], 3) for key in ("exact", "slope", "curvature"))
+    rest = round(whole - slope - curvature, 3)
+    return f", and {_signed(rest)} from what a second-order split leaves out" if rest else ""
 
 
 def _verdict(found: Row, alpha: float) -> int | None:

@@ -33,7 +33,7 @@ def _lines(data: ReportData) -> Iterator[str]:
     yield from (f"- {line}" for line in (notice, precision) if line)
     if data.answer:
         yield f"- {safe(wording.method(data.answer))}"
-        yield from (f"- Note: {safe(wording.flag(word))}." for word in data.answer.flags)
+        yield from (f"- Note: {safe(line)}." for line in batches.notes(data.answer))
     yield from (f"- Doubt: {safe(line)}" for line in panel.doubts(data))
     yield from ("", "## Why it ended, and the money", "")
     yield from (f"{safe(wording.ending(data))} In {wording.money_kind(data)}.", "")

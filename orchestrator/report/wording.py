@@ -487,13 +487,16 @@ _FLAGS = {
     "quadrature": "the integral over batch effects did not settle with more nodes",
     "undetermined": "the verdicts leave part of a judge's memory open; a weak prior holds it",
     "boundary": "a judge's batches do not differ by more than chance: the spread is 0",
-    "robust_disagrees": "robust errors differ from the model's, which leaves something out",
+    "robust_disagrees": "for some parameter robust errors are below 0.8 or above 1.25 times the model's, "
+    "which leaves something out",
     "prediction_misses": "the model does not predict held-out batches well: try lags: 3",
     "naive_biased": "raw verdicts mislead here: groups differ in spread, or shares lie near an end",
     "naive_ranking_unsafe": "a ranking by raw shares could be wrong: the first ones are too close",
     "prior_sensitive": "part of the difference rests on units with one verdict only, which the penalty "
     "places",
     "prior_inconclusive": "the verdict depends on the penalty's scale, so it is none",
+    "fixed_order": "every unit stands in one place, so what the place does can't be told from what the "
+    "unit is; no gate is decided",
     "contrast_differs_by_judge": "judges differ on this by more than chance (p < 0.1): read their rows, "
     "not the pooled value",
     "resampled": "recorded answers were drawn again with replacement",
@@ -679,7 +682,7 @@ def limits(data: ReportData) -> list[str]:
     lines += [
         "An interval is about what these judges would say of its estimand, not about the truth.",
     ]
-    if data.estimates and not all(e.watching_covered for e in data.estimates):
+    if data.answer is not None and not data.answer.watching_covered:
         lines.append(
             "The intervals hold for one look at the end; whoever stops when they look good "
             "makes them too narrow."

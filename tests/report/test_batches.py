@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.report import batches, html, markdown, result
+from orchestrator.report import batches, html, markdown, result, wording
 from orchestrator.report.data import Evenness, SlotTally
 from orchestrator.report.summary import summarise
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_told_from_chance_is_not_told_as_an_effect(data_of):
 
 def test_adequacy_says_what_is_wrong_and_nothing_where_nothing_is(data_of):
     good = batches.adequacy(data_of().estimates)
-    assert good[0].endswith("1.05 times the model's, so chance works about as the model says.")
+    assert good[0].endswith("1.05 times the model's, so its intervals are about wide enough.")
     assert good[1].startswith("a: fitted to the batches before, the model puts 15 of 15")
     assert good[2] == "a: chance of being first: x 90%, y 10%."
     assert len(good) == 3
@@ -180,9 +180,10 @@ def test_raw_verdicts_stand_beside_ours_with_the_reason(data_of):
     first, second = batches.why_naive(data.estimates)
     assert first == (
         "a: by raw verdicts A - B is below 0, by the model it is above 0. With ever more batches the "
-        "raw difference would tend to -0.050: +0.100 of it from the difference in quality, -0.160 "
+        "raw difference would tend to -0.050: +0.100 from the difference in quality, -0.160 "
         "from unequal spread (the first group's qualities are spread 4.00 times as wide), since "
-        "shares are a curved function of quality; 0.60 of all are accepted."
+        "shares are a curved function of quality, and +0.010 from what a second-order split leaves "
+        "out; 0.60 of all are accepted."
     )
     assert "more of the groups' spread than of their quality" in second
     agreed = CONTRAST | {"naive": {"est": 0.1, "se": 0.02, "z": 5.0, "p": 1e-6}}
@@ -192,6 +193,39 @@ def test_raw_verdicts_stand_beside_ours_with_the_reason(data_of):
     assert (
         "by the model it is not known" in batches.why_naive(data_of(contrast=unknown).estimates)[0]
     )
+
+
+def test_parts_that_make_up_the_whole_leave_nothing_to_name(data_of):
+    limit = CONTRAST["naive_limit"] | {"exact": -0.06}
+    first, _ = batches.why_naive(data_of(contrast={"naive_limit": limit}).estimates)
+    assert "curved function of quality; 0.60" in first
+
+
+AGREED = {"est": 0.2, "se": 0.03, "z": 6.7, "p": 1e-9}
+
+
+@pytest.mark.parametrize(
+    ("naive", "limit", "is_noted"),
+    [
+        (CONTRAST["naive"], {}, True),
+        (CONTRAST["naive"], {"curvature": 0.0}, True),
+        (CONTRAST["naive"], {"warns": False}, False),
+        (AGREED, {"exact": 0.2, "curvature": -0.07}, True),
+        (AGREED, {"exact": 0.2, "curvature": -0.06}, False),
+        (AGREED | {"se": 0.1}, {"exact": 0.01, "curvature": 0.03}, False),
+    ],
+)
+@pytest.mark.parametrize("render", [html.render, markdown.render])
+def test_raw_shares_are_warned_of_where_they_mislead(data_of, render, naive, limit, is_noted):
+    """Where the verdicts differ, or spread is much of the raw difference; other flags always stand."""
+    limit = CONTRAST["naive_limit"] | limit
+    data = data_of(contrast={"naive": naive, "naive_limit": limit})
+    groups, units = data.estimates
+    flags = ("naive_biased", "prior_sensitive")
+    data = replace(data, estimates=(replace(groups, flags=flags), units))
+    notes = batches.notes(data.estimates[0])
+    assert [wording.flag(f) for f in flags if f != "naive_biased" or is_noted] == notes
+    assert ("raw verdicts mislead here" in render(data)) == is_noted
 
 
 def test_looks_show_the_bound_over_time_and_what_crossed_it(data_of):

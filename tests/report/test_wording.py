@@ -253,6 +253,16 @@ def test_limits_name_what_these_numbers_cannot_tell(log, make):
         assert word.lower() in text.lower()
 
 
+def test_watching_is_a_limit_only_where_the_answer_does_not_hold_under_it(log, make):
+    """Another estimate's interval does not speak for that of the primary one, in either way."""
+    log.opened(estimate=[{"name": "a"}, {"name": "b"}])
+    one, two = make.estimate(name="a"), make.estimate(name="b", watching_covered=True)
+    data = summarise(log.look(one, two).rows)
+    for primary, is_said in ((0, True), (1, False)):
+        said = " ".join(wording.limits(replace(data, primary=primary)))
+        assert ("one look at the end" in said) == is_said
+
+
 def test_a_shared_bias_is_a_limit_only_without_human_labels(log, make):
     bare = wording.limits(summarise(log.opened().look(make.estimate()).rows))
     assert bare[0] == wording.NO_LABELS
