@@ -143,9 +143,12 @@ class Scheduler:
                     clocks.start_soon(self._run_out_of_time, self._operation.wall_clock_s)
                 if self._steering is not None:
                     clocks.start_soon(self._tick, self._steering)
-                async with anyio.create_task_group() as calls:
-                    await self._decide_to_the_end(calls)
-                    calls.cancel_scope.cancel()
+                try:
+                    async with anyio.create_task_group() as calls:
+                        await self._decide_to_the_end(calls)
+                        calls.cancel_scope.cancel()
+                finally:
+                    self._clocks = None  # an interrupt that comes now has nothing to end
                 clocks.cancel_scope.cancel()
         except BaseExceptionGroup as group:
             raise first_error(group) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import anyio
 import pytest
 
 from orchestrator.core.errors import (
@@ -35,7 +36,7 @@ from orchestrator.core.records import records
 from orchestrator.core.stopping import StopReason, StopRule
 from orchestrator.core.wire import Finish
 from orchestrator.engine.fold import State
-from orchestrator.engine.scheduler import Operation
+from orchestrator.engine.scheduler import Operation, Scheduler
 from orchestrator.engine.verify import verify
 from orchestrator.store.memory import MemoryStore
 from orchestrator.testing.fakes import FakeAdapter, InTurnPolicy, Script, fake_crew
@@ -376,3 +377,19 @@ def test_a_clock_that_runs_out_during_a_drain_ends_nothing():
     again = run_virtually(crew, half.store, half.archive)
     assert again.state.stopped is StopReason.FINISHED
     assert again.state.n_answered == 8
+
+
+def test_an_interrupt_after_the_end_ends_nothing():
+    """A signal that comes while the run is being closed finds nothing to drain."""
+    run = run_virtually(
+        fake_crew([FakeAdapter(lambda _: Script(latency_s=1.0))], n_units=2, cap=PLENTY)
+    )
+
+    async def main():
+        scheduler = Scheduler(run.state, run.store, run.archive, Operation(max_in_flight=1))
+        await scheduler.run()
+        scheduler.interrupt()
+        scheduler.interrupt()
+
+    anyio.run(main, backend="trio")
+    assert run.state.stopped is StopReason.FINISHED
