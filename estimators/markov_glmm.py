@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 from estimators.batches import Rating
 from estimators.confidence_sequences import sequence_bound
@@ -326,30 +326,31 @@ class MarkovGlmm:
 
     def _interval(self, found: Contrast, n_done: int) -> _Interval:
         """Say how many standard errors the interval is wide, and by which method."""
-        alpha = 1 - self._config.confidence
         match self._config.check:
             case "group_sequential":
                 looks = self._boundary(n_done)
                 bound = looks[-1] if looks else math.inf
-                return _Interval(bound, "repeated, O'Brien-Fleming spending", holds_watched=True)
+                method, is_watched = "repeated, O'Brien-Fleming spending", True
             case "anytime":
                 planned = self._planned_information(found)
                 bound = sequence_bound(1 / found.se**2, self._config.confidence, planned)
-                return _Interval(bound, "confidence sequence in information", holds_watched=True)
-            case _ if self._config.inference == "items":
-                # Welch's degrees of freedom are at least those of the smaller group.
-                return _Interval(
-                    float(-stdtrit(self._fewest_df, alpha / 2)),
-                    "Welch over items",
-                    holds_watched=False,
-                )
+                method, is_watched = "confidence sequence in information", True
             case _:
-                return _Interval(float(-ndtri(alpha / 2)), "Wald", holds_watched=False)
+                bound = float(-ndtri((1 - self._config.confidence) / 2))
+                method, is_watched = "Wald", False
+        if self._config.inference == "items":
+            bound = self._of_few_items(bound)
+            method = f"{method}, Welch over items" if is_watched else "Welch over items"
+        return _Interval(bound, method, is_watched)
 
-    @property
-    def _fewest_df(self) -> float:
+    def _of_few_items(self, bound: float) -> float:
+        """Widen a bound of the normal law to Student's: the items' spread is estimated too.
+
+        Welch's degrees of freedom are at least those of the smaller group.
+        """
         assert self._sides is not None
-        return float(min(len(self._sides[0]), len(self._sides[1])) - 1)
+        fewest = min(map(len, self._sides)) - 1
+        return float(-stdtrit(fewest, ndtr(-bound))) if math.isfinite(bound) else bound
 
     def _boundary(self, n_done: int) -> tuple[float, ...]:
         """Give the bound at each look so far; looks come at planned numbers of batches alone."""
