@@ -351,7 +351,7 @@ class Provider(ScriptedServer):
                 say = say.say
             super()._answer(connection, say)
             if self.hangs_up:
-                connection.shutdown(socket.SHUT_RDWR)
+                raise ConnectionAbortedError  # and read nothing that came meanwhile
         finally:
             with self._lock:
                 self.under_way -= 1
