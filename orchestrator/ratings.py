@@ -128,7 +128,7 @@ def read_ratings(table: Columns, columns: Mapping[str, str], problems: Problems)
     ----------
     columns : part to column, `item_id` and `score` among them
     """
-    return _Reader(table, columns, problems).ratings()
+    return Reader(table, columns, problems).ratings()
 
 
 def read_order(
@@ -140,12 +140,12 @@ def read_order(
     ----------
     columns : part to column, `batch_id` and `position` among them
     """
-    reader = _Reader(table, columns, problems)
+    reader = Reader(table, columns, problems)
     return reader.batches(), reader.positions()
 
 
-class _Reader:
-    """Reads the columns one by one."""
+class Reader:
+    """Reads the columns of a table one by one; what is wrong with cells is added to the problems."""
 
     def __init__(self, table: Columns, columns: Mapping[str, str], problems: Problems) -> None:
         self._table = table
@@ -155,29 +155,29 @@ class _Reader:
 
     def ratings(self) -> Ratings:
         """Read everything."""
-        item = self._labels("item_id")
+        item = self.labels("item_id")
         score, sort = self._scores()
-        criterion = self._labels("criterion", otherwise=DEFAULT_CRITERION, may_lack=True)
+        criterion = self.labels("criterion", otherwise=DEFAULT_CRITERION, may_lack=True)
         nameless = (criterion.codes == NAMELESS) & (sort != Sort.MISSING)
-        self._complain("criterion", nameless, "missing", lambda _: "missing")
+        self.complain("criterion", nameless, "missing", lambda _: "missing")
         weight, propensity_use = self._weights(item)
         ratings = Ratings(
             table=self._table,
             columns=self._columns,
             item=item,
-            arm=self._labels("arm", otherwise=""),
-            judge=self._labels("judge", otherwise=ONE_JUDGE),
+            arm=self.labels("arm", otherwise=""),
+            judge=self.labels("judge", otherwise=ONE_JUDGE),
             criterion=criterion,
-            replicate=self._labels("replicate") if "replicate" in self._columns else None,
+            replicate=self.labels("replicate") if "replicate" in self._columns else None,
             score=score,
             reasons=self._reasons(sort),
             sort=sort,
-            cluster=self._of_items("cluster", item),
-            stratum=self._of_items("stratum", item),
-            group=self._of_items("group", item),
+            cluster=self.of_items("cluster", item),
+            stratum=self.of_items("stratum", item),
+            group=self.of_items("group", item),
             weight=weight,
             propensity_use=propensity_use,
-            cost=self._cost(),
+            cost=self.cost(),
             n_repaired=self._n_repaired,
         )
         self._refuse_duplicates(ratings)
@@ -185,37 +185,39 @@ class _Reader:
 
     def batches(self) -> Labels:
         """Read the batch of each row."""
-        return self._labels("batch_id")
+        return self.labels("batch_id")
 
     def positions(self) -> Codes:
         """Read the place of each row in its batch: whole numbers, from wherever they count."""
-        column = self._column("position")
+        column = self.column("position")
         numbers = [_score(value, is_text=True)[0] for value in column.values]
         # What is not whole, or no number at all, is complained of; 0 stands for it.
         whole = [int(x) if math.isfinite(x) and x == int(x) else None for x in numbers]
         is_bad = np.array([x is None for x in whole])[column.codes]
-        self._complain(
+        self.complain(
             "position",
             is_bad,
             "no place",
-            lambda row: f"wants a whole number, not {self._cell('position', row)}",
+            lambda row: f"wants a whole number, not {self.cell('position', row)}",
         )
         return np.array([x or 0 for x in whole], dtype=np.int64)[column.codes]
 
     # --- cells
 
-    def _column(self, part: str) -> Column:
+    def column(self, part: str) -> Column:
+        """Give the column of a part."""
         return self._table.columns[self._columns[part]]
 
-    def _cell(self, part: str, row: int) -> str:
-        column = self._column(part)
+    def cell(self, part: str, row: int) -> str:
+        """Quote a cell."""
+        column = self.column(part)
         return seen(column.values[column.codes[row]])
 
     def _place(self, row: int) -> str:
         at = self._table.row(row)
         return f"row {at.number}" if at.line is None else f"row {at.number} (line {at.line})"
 
-    def _complain(self, part: str, rows: Mask, kind: str, say: Callable[[int], str]) -> None:
+    def complain(self, part: str, rows: Mask, kind: str, say: Callable[[int], str]) -> None:
         """Add a problem for each of the marked rows; `say` gets the row's index."""
         for row in np.flatnonzero(rows).tolist():
             problem = self._table.row(row).problem(self._columns.get(part, part), say(row))
@@ -223,11 +225,11 @@ class _Reader:
 
     # --- columns
 
-    def _labels(self, part: str, *, otherwise: str | None = None, may_lack: bool = False) -> Labels:
+    def labels(self, part: str, *, otherwise: str | None = None, may_lack: bool = False) -> Labels:
         """Read labels: text or whole numbers. Without any, all rows have the other one."""
         if otherwise is not None and part not in self._columns:
             return Labels(np.zeros(self._table.n_rows, dtype=np.int64), (otherwise,))
-        column = self._column(part)
+        column = self.column(part)
         index: dict[str, int] = {}
         lookup = np.full(len(column.values), _BROKEN)
         for at, value in enumerate(column.values):
@@ -239,27 +241,27 @@ class _Reader:
         codes = lookup[column.codes]
         if otherwise is not None and not index and (codes == NAMELESS).all():
             return Labels(np.zeros_like(codes), (otherwise,))  # as the arms of a run without arms
-        self._complain(
+        self.complain(
             part,
             codes == _BROKEN,
             "no name",
-            lambda row: f"wants text or a whole number, not {self._cell(part, row)}",
+            lambda row: f"wants text or a whole number, not {self.cell(part, row)}",
         )
         if not may_lack:
-            self._complain(part, codes == NAMELESS, "missing", lambda _: "missing")
+            self.complain(part, codes == NAMELESS, "missing", lambda _: "missing")
         return Labels(codes, tuple(index))
 
     def _scores(self) -> tuple[Array, Codes]:
-        column = self._column("score")
+        column = self.column("score")
         read = [_score(value, is_text=self._table.is_text) for value in column.values]
         scores = np.array([score for score, _ in read], dtype=np.float64)[column.codes]
         sorts = np.array([sort for _, sort in read], dtype=np.int64)[column.codes]
-        self._complain(
+        self.complain(
             "score",
             sorts == Sort.UNREADABLE,
             "no number",
             lambda row: (
-                f"wants a number, not {self._cell('score', row)}; a missing verdict is an empty cell"
+                f"wants a number, not {self.cell('score', row)}; a missing verdict is an empty cell"
             ),
         )
         return scores, sorts
@@ -271,7 +273,7 @@ class _Reader:
         if "missing" not in self._columns:
             reasons[is_blank] = MissingReason.EMPTY
             return reasons
-        column = self._column("missing")
+        column = self.column("missing")
         known = np.full(len(column.values), None, dtype=object)
         is_unknown = np.zeros(len(column.values), dtype=bool)
         for code, value in enumerate(column.values):
@@ -280,34 +282,34 @@ class _Reader:
             else:
                 is_unknown[code] = not _is_blank(value)
         hint = f"known: {', '.join(MissingReason)}; --map missing= leaves the column out"
-        self._complain(
+        self.complain(
             "missing",
             is_unknown[column.codes],
             "no reason",
-            lambda row: f"no reason is named {self._cell('missing', row)}; {hint}",
+            lambda row: f"no reason is named {self.cell('missing', row)}; {hint}",
         )
         has_reason = np.array([reason is not None for reason in known])[column.codes]
-        self._complain(
+        self.complain(
             "missing",
             has_reason & ~is_blank,
             "a reason beside a score",
-            lambda row: f"says why there is no score, and the score is {self._cell('score', row)}",
+            lambda row: f"says why there is no score, and the score is {self.cell('score', row)}",
         )
         reasons[:] = known[column.codes]
         sort[is_blank & ~has_reason] = Sort.NOT_APPLICABLE
         return reasons
 
-    def _positive(self, part: str, most: float) -> Array:
+    def positive(self, part: str, most: float) -> Array:
         """Read numbers above 0 and up to `most`."""
-        column = self._column(part)
+        column = self.column(part)
         values = np.array([_score(v, is_text=True)[0] for v in column.values], dtype=np.float64)
         numbers: Array = values[column.codes]
         up_to = f" and up to {most:g}" if most < math.inf else ""
-        self._complain(
+        self.complain(
             part,
             ~((numbers > 0) & (numbers <= most)),
             "no number",
-            lambda row: f"wants a number above 0{up_to}, not {self._cell(part, row)}",
+            lambda row: f"wants a number above 0{up_to}, not {self.cell(part, row)}",
         )
         return numbers
 
@@ -318,11 +320,11 @@ class _Reader:
         """
         weight, use = np.ones(len(item.names)), ""
         if "weight" in self._columns:
-            numbers = self._positive("weight", math.inf)
+            numbers = self.positive("weight", math.inf)
             self._refuse_disagreeing("weight", item, numbers)
             weight = numbers[_first_rows(item)]
         if "propensity" in self._columns:
-            numbers = self._positive("propensity", 1.0)
+            numbers = self.positive("propensity", 1.0)
             if _disagreeing(item, numbers).any():
                 use = "the propensity differs within items, so it is not used"
             else:
@@ -330,11 +332,11 @@ class _Reader:
                 weight = weight / numbers[_first_rows(item)]
         return weight, use
 
-    def _of_items(self, part: str, item: Labels) -> list[str] | None:
+    def of_items(self, part: str, item: Labels) -> list[str] | None:
         """Read the label of each item."""
         if part not in self._columns:
             return None
-        codes, names = self._labels(part)
+        codes, names = self.labels(part)
         self._refuse_disagreeing(part, item, codes)
         return [names[code] if code >= 0 else "" for code in codes[_first_rows(item)].tolist()]
 
@@ -344,23 +346,24 @@ class _Reader:
 
         def say(row: int) -> str:
             other = int(first[item.codes[row]])
-            mine, its = self._cell(part, row), self._cell(part, other)
+            mine, its = self.cell(part, row), self.cell(part, other)
             return f"{mine}, where {self._place(other)} of the item has {its}"
 
-        self._complain(part, _disagreeing(item, values), "an item that disagrees with itself", say)
+        self.complain(part, _disagreeing(item, values), "an item that disagrees with itself", say)
 
-    def _cost(self) -> Nano | None:
+    def cost(self) -> Nano | None:
+        """Sum the costs, None without a column."""
         if "cost_usd" not in self._columns:
             return None
-        column = self._column("cost_usd")
+        column = self.column("cost_usd")
         counts = np.bincount(column.codes, minlength=len(column.values)).tolist()
         amounts = [_usd(value) for value in column.values]
         is_bad = np.array([not amount.is_finite() for amount in amounts])
-        self._complain(
+        self.complain(
             "cost_usd",
             is_bad[column.codes],
             "no amount",
-            lambda row: f"wants an amount in USD, not {self._cell('cost_usd', row)}",
+            lambda row: f"wants an amount in USD, not {self.cell('cost_usd', row)}",
         )
         if is_bad.any():
             return None
@@ -385,7 +388,7 @@ class _Reader:
             return f"has the key of {self._place(other)} already, with {what}"
 
         is_later = first != np.arange(len(first))
-        self._complain("replicate", is_later & is_named, "a duplicate key", say)
+        self.complain("replicate", is_later & is_named, "a duplicate key", say)
 
 
 # --- cells and keys ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from orchestrator.core.frame import Frame
 from orchestrator.core.money import Nano, PriceCard
 from orchestrator.core.query import Kind
+from orchestrator.core.records import Record
 from orchestrator.core.scale import Criterion
 from orchestrator.core.seeds import Seeds
 
@@ -36,7 +38,9 @@ class Study:
 
     `cap` is the dollar cap that the run was opened with, None without one. `labels` are what humans
     say of units, on the criteria's scales: (n_units, n_criteria) float64, NaN where there is none;
-    None without any.
+    None without any. `prior` are questions that earlier runs have told, at no cost to this one; a judge
+    that is not of the panel has the number behind it. `covariates` are measured properties of units,
+    (n_units,) float64 each.
     """
 
     kind: Kind
@@ -46,3 +50,5 @@ class Study:
     seeds: Seeds
     cap: Nano | None = None
     labels: NDArray[np.float64] | None = field(default=None, compare=False)
+    prior: tuple[Record, ...] = field(default=(), compare=False, repr=False)
+    covariates: Mapping[str, NDArray[np.float64]] = field(default_factory=dict, compare=False)

@@ -1,0 +1,211 @@
+"""A table of comparisons as numbers: who was shown first, who second, and which was better."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimators.comparisons import Comparisons
+from orchestrator.core.money import Nano
+from orchestrator.ratings import NAMELESS, ONE_JUDGE, Codes, Labels, Mask, Reader
+from orchestrator.tables import Columns, Problems
+from orchestrator.task import DEFAULT_CRITERION
+from orchestrator.wording import seen
+
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "left": ("model_a", "first"),
+    "right": ("model_b", "second"),
+    "winner": ("preference",),
+    "item_id": ("item", "question_id", "prompt_id"),
+    "judge": (),
+    "category": ("stratum",),
+    "replicate": (),
+    "criterion": ("dimension",),
+    "cluster": (),
+    "propensity": (),
+    "cost_usd": (),
+}
+"""The parts of a table of comparisons, and other names that their columns go by.
+
+`model_a` and `model_b` are those of public arenas; `preference` is the name in our own exports.
+"""
+
+_WINS: Mapping[str, float] = dict.fromkeys(("left", "first", "a", "model_a"), 1.0) | dict.fromkeys(
+    ("right", "second", "b", "model_b"), 0.0
+)
+_TIES = ("tie", "draw")
+"""A verdict that begins so is a tie: arenas write `tie (bothbad)`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Votes:
+    """A table of comparisons as numbers.
+
+    Parameters
+    ----------
+    table, columns : what was read, and the column of each part that it has
+    models : names of the models
+    comparisons : of each row that has a verdict, with its criterion in `criterion_of`
+    missing : (n_models, n_models) int64, rows without a verdict by first and second model
+    items, judges, criteria : names
+    category, cluster : label of each item, None without such a column
+    cost : sum of the column of costs, None without one
+    """
+
+    table: Columns
+    columns: Mapping[str, str]
+    models: tuple[str, ...]
+    comparisons: Comparisons
+    criterion_of: Codes
+    missing: NDArray[np.int64]
+    items: tuple[str, ...]
+    judges: tuple[str, ...]
+    criteria: tuple[str, ...]
+    category: Sequence[str] | None
+    cluster: Sequence[str] | None
+    cost: Nano | None
+
+    @property
+    def has_items(self) -> bool:
+        """Whether the table says what was compared on."""
+        return "item_id" in self.columns
+
+    def of_criterion(self, criterion: int) -> Comparisons:
+        """Give the comparisons on one criterion."""
+        return self.comparisons.take(self.criterion_of == criterion)
+
+
+def read_votes(table: Columns, columns: Mapping[str, str], problems: Problems) -> Votes:
+    """Read a table of comparisons; what is wrong with cells is added to the problems.
+
+    The votes can be used if there were none. The left model was shown first.
+
+    Parameters
+    ----------
+    columns : part to column, `left`, `right` and `winner` among them
+    """
+    reader = Reader(table, columns, problems)
+    left, right, models = _models(reader)
+    is_same = (left == right) & (left >= 0)
+    reader.complain("right", is_same, "one model", lambda _: "is the left model too")
+    outcome = _outcomes(reader, left, right, models)
+    if "item_id" in columns:
+        item = reader.labels("item_id")
+    else:  # each row is about something of its own
+        rows = np.arange(table.n_rows, dtype=np.int64)
+        item = Labels(rows, tuple(f"row {row + 1}" for row in rows.tolist()))
+    judge = reader.labels("judge", otherwise=ONE_JUDGE)
+    criterion = reader.labels("criterion", otherwise=DEFAULT_CRITERION)
+    cluster = reader.of_items("cluster", item)
+    propensity = (
+        reader.positive("propensity", 1.0)
+        if "propensity" in columns
+        else np.full(table.n_rows, np.nan)
+    )
+    category = reader.of_items("category", item)
+    cost = reader.cost()
+    n_models = len(models)
+    is_known = (left >= 0) & (right >= 0)
+    is_missing = is_known & np.isnan(outcome)
+    rows = np.flatnonzero(is_known & ~np.isnan(outcome))
+    comparisons = Comparisons(
+        left=left[rows],
+        right=right[rows],
+        outcome=outcome[rows],
+        item=item.codes[rows],
+        judge=judge.codes[rows],
+        replicate=_repeats(left, right, item.codes, judge.codes, criterion.codes)[rows],
+        propensity=propensity[rows],
+    )
+    pair = left[is_missing] * n_models + right[is_missing]
+    return Votes(
+        table=table,
+        columns=columns,
+        models=models,
+        comparisons=comparisons,
+        criterion_of=criterion.codes[rows],
+        missing=np.bincount(pair, minlength=n_models**2).reshape(n_models, n_models),
+        items=item.names,
+        judges=judge.names,
+        criteria=criterion.names,
+        category=category,
+        cluster=cluster,
+        cost=cost,
+    )
+
+
+def _models(reader: Reader) -> tuple[Codes, Codes, tuple[str, ...]]:
+    """Number the models of both sides together, in alphabetical order."""
+    left, right = reader.labels("left"), reader.labels("right")
+    names = tuple(sorted({*left.names, *right.names}))
+    place = {name: i for i, name in enumerate(names)}
+    both = []
+    for side in (left, right):
+        of_side = np.array([place[name] for name in side.names] + [NAMELESS], dtype=np.int64)
+        both.append(of_side[np.where(side.codes >= 0, side.codes, len(side.names))])
+    return both[0], both[1], names
+
+
+def _outcomes(
+    reader: Reader,
+    left: Codes,
+    right: Codes,
+    models: Sequence[str],
+) -> NDArray[np.float64]:
+    """Read who won: the model's name or the side's, a tie, or nothing."""
+    column = reader.column("winner")
+    place = {name: i for i, name in enumerate(models)}
+    code = column.codes
+    said = [_verdict(value) for value in column.values]
+    named = np.array([place.get(str(v).strip(), NAMELESS) for v in column.values], dtype=np.int64)
+    of_side = np.array([x for x, _ in said])[code]
+    is_blank = np.array([blank for _, blank in said])[code]
+    winner = named[code]
+    # A model may be called `left`: its name in this row comes first.
+    outcome = np.where(winner == NAMELESS, of_side, np.nan)
+    outcome = np.where((winner == left) & (winner >= 0), 1.0, outcome)
+    outcome = np.where((winner == right) & (winner >= 0), 0.0, outcome)
+    outcome = np.where(np.isnan(outcome), of_side, outcome)
+    is_bad: Mask = np.isnan(outcome) & ~is_blank
+
+    def say(row: int) -> str:
+        names = f"{seen(models[left[row]])} or {seen(models[right[row]])}"
+        return f"wants left, right, tie, {names}, not {reader.cell('winner', row)}"
+
+    reader.complain("winner", is_bad & (left >= 0) & (right >= 0), "no winner", say)
+    return outcome
+
+
+def _verdict(value: Any) -> tuple[float, bool]:
+    """Give what a cell says of the left model, nan if that is nothing known; and if it is blank."""
+    match value:
+        case None:
+            return np.nan, True
+        case float() if np.isnan(value):
+            return np.nan, True
+        case str():
+            word = value.strip().lower()
+            if word.startswith(_TIES):
+                return 0.5, False
+            return _WINS.get(word, np.nan), not word
+        case _:
+            return np.nan, False
+
+
+def _repeats(*parts: Codes) -> Codes:
+    """Number the rows that ask the same, in the same order of the models, from 0 in file order.
+
+    The numbers that a file gives its repeats may have gaps; the k-th of one order belongs to the
+    k-th of the other.
+    """
+    order = np.lexsort((np.arange(len(parts[0])), *parts))
+    is_new = np.any([np.diff(part[order], prepend=-9) != 0 for part in parts], axis=0)
+    starts = np.flatnonzero(is_new)
+    sizes = np.diff(np.append(starts, len(order)))
+    found = np.empty(len(order), dtype=np.int64)
+    found[order] = np.arange(len(order)) - np.repeat(starts, sizes)
+    return found
