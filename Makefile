@@ -43,6 +43,9 @@ slow: $(VENV)/.test               ## Full statistical and crash suites; writes d
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/allocation.py
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/adapters.py
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/ordering.py
+	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/active_pairwise.py
+	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/bradley_terry.py
+	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/bt_tensor.py
 	$(BIN)/python benchmarks/measured.py $(VENV)/measured.jsonl docs/measured.md
 
 bench: $(VENV)/.test              ## Side-by-side measurements.
@@ -50,6 +53,9 @@ bench: $(VENV)/.test              ## Side-by-side measurements.
 	$(BIN)/python benchmarks/allocation.py
 	$(BIN)/python benchmarks/adapters.py
 	$(BIN)/python benchmarks/ordering.py
+	$(BIN)/python benchmarks/active_pairwise.py
+	$(BIN)/python benchmarks/bradley_terry.py
+	$(BIN)/python benchmarks/bt_tensor.py
 
 lock: $(VENV)/.dev                ## Pin the versions that development and CI use.
 	$(BIN)/pip freeze --exclude-editable | grep -v ' @ ' > $(LOCK)

@@ -46,7 +46,10 @@ class Scoring:
             raise ValueError(f"criterion: no {self.name!r} among {', '.join([*known, COMPOSITE])}")
         chosen = study.criteria if is_composite else (known[self.name],)
         if any(c.scale.type is ScaleType.PREFERENCE for c in chosen):
-            raise ValueError(f"criterion: {self.name!r} holds preferences, which have no mean")
+            raise ValueError(
+                f"criterion: {self.name!r} holds preferences, which have no mean; bradley_terry and "
+                "bt_tensor read them"
+            )
         scale = chosen[0].scale
         self.low, self.high = (0.0, 1.0) if is_composite else (scale.low, scale.high)
         self.is_boolean = not is_composite and scale.type is ScaleType.BOOLEAN

@@ -111,6 +111,17 @@ class Told:
         self._real.extend((OUTCOME[said], np.nan if is_prior else query.propensity))
         self._table = None
 
+    def take(self, table: Comparisons, missing: Index) -> None:
+        """Take in a whole table at once; `missing` as the attribute."""
+        whole = (table.left, table.right, table.item, table.judge, table.replicate)
+        self._whole.frombytes(np.stack(whole, axis=1).astype(np.int64).tobytes())
+        real = np.stack((table.outcome, table.propensity), axis=1)
+        self._real.frombytes(real.astype(np.float64).tobytes())
+        np.add.at(self.asked, (table.left, table.right), 1)
+        self.asked += missing
+        self.missing += missing
+        self._table = None
+
     @property
     def table(self) -> Comparisons:
         """The comparisons so far, in telling order; earlier ones first."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dtrtri
 from scipy.optimize import linprog
 from scipy.special import logit
 
@@ -40,8 +41,8 @@ RUNAWAY = 10.0
 """Spread that no data support: there the likelihood rises without end, as it does where every batch
 is of one opinion."""
 
-_FIRST_SPREAD = 0.5
-"""Where the iteration starts; at 0 the gradient is 0 for all data."""
+_LEAST_SPREAD, _FIRST_SPREAD, _MOST_SPREAD = 0.3, 0.5, 3.0
+"""Where the iteration may start: off 0, where the gradient is 0 for all data."""
 
 _LEVEL = 1e-7
 """Information, per squared logit, up to which a direction counts as open: a standard error of
@@ -49,12 +50,12 @@ thousands of logits."""
 
 _LONGEST_STEP = 3.0
 _MOST_STEPS = 40
-_TOLERANCE = 2e-5
-_TOLERANCE_FEW = 1e-2
+_TOLERANCE = 1e-8
+_TOLERANCE_FEW = 5e-3
 _TOLERANCE_COARSE = 1e-9
-"""Longest entry of the last step. Newton's error is then about its square; with the curvature of
-another rule convergence is linear, and the last step is about the error. Few nodes need only lead
-near."""
+"""Longest entry of the step that would come next, which is about the error. Few nodes need only lead
+near, and what they are off by is of the square's size. With the curvature of another rule convergence is linear,
+and the error some times the step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +136,11 @@ def inverse(information: Array) -> Array:
     """Invert a positive definite matrix, symmetric to the last bit."""
     if not len(information):
         return information
-    found = cho_solve(cho_factor(information), np.eye(len(information)))
-    symmetric: Array = (found + found.T) / 2
-    return symmetric
+    factor, _ = cho_factor(information)
+    # A triangle times its own transpose: BLAS makes that symmetric, and trtri takes no threads.
+    root, _ = dtrtri(np.triu(factor))
+    found: Array = root @ root.T
+    return found
 
 
 def maximise(
@@ -156,7 +159,7 @@ def maximise(
     data : at least one row
     quadrature : nodes; from `GUARDED` on more are taken where the integral needs them
     start, modes : where to start; None: from the items' shares
-    tolerance : longest entry of the last step
+    tolerance : longest entry of the step that would come next
 
     Raises
     ------
@@ -172,10 +175,15 @@ def maximise(
     steps = 0
     if start is None:
         start = _first_guess(data)
-        if quadrature > _FEW_NODES:
-            few = Climb(data=data, precision=precision, rule=gauss_hermite(_FEW_NODES))
-            near = few.from_(start, None, tolerance=_TOLERANCE_FEW, limit=20)
-            start, modes, steps = near.psi, near.modes.at, near.iterations
+    if quadrature > _FEW_NODES:
+        few = Climb(data=data, precision=precision, rule=gauss_hermite(_FEW_NODES))
+        near = few.from_(start, modes, tolerance=_TOLERANCE_FEW, limit=20)
+        # The step that is left is taken unseen: all nodes will look at where it leads.
+        start, modes, steps = (
+            near.psi + near.left,
+            near.modes.at,
+            near.iterations + near.is_converged,
+        )
     more = [n for n in _MORE_NODES if n > quadrature] if quadrature >= GUARDED else []
     for nodes in (quadrature, *more):
         climb = Climb(data=data, precision=precision, rule=gauss_hermite(nodes))
@@ -198,10 +206,10 @@ def maximise(
         raise NoMaximum(message, iterations=steps, residual=residual)
     free = slice(v + q + 1 - top.is_boundary)
     information = top.information
-    is_level = not np.linalg.eigvalsh(information[free, free])[0] > _LEVEL
+    is_level = not _is_above(information[free, free], _LEVEL)
     if (nodes < _FEW_NODES or is_level) and not top.is_boundary:
         information = climb.differenced_information(top.psi, top.modes.at)
-        is_level = not np.linalg.eigvalsh(information)[0] > _LEVEL
+        is_level = not _is_above(information, _LEVEL)
     if is_level:
         message = "the ratings leave some direction of the parameters open"
         raise NoMaximum(message, iterations=steps, residual=residual)
@@ -226,10 +234,21 @@ def maximise(
 
 
 def _first_guess(data: Layout) -> Array:
-    """Give each item the logit of its share, drawn in a little, no slopes, and some spread."""
+    """Give each item the logit of its share, drawn in a little, no slopes, and a spread by moments.
+
+    With p_i the items' shares, a batch's excess Σ (y - p) has variance W + sigma² W² to first order,
+    W = Σ p (1 - p). Shares are those of the mean batch: sigma stretches qualities by about
+    √(1 + c² sigma²), with c = 16 √3 / (15 π) of the logistic law.
+    """
     n, accepted = data.shown.sum(axis=0), data.y.sum(axis=0)
-    theta = logit((accepted + 0.5) / (n + 1))
-    return np.concatenate((theta, np.zeros(len(data.names)), [_FIRST_SPREAD]))
+    share = (accepted + 0.5) / (n + 1)
+    expected = np.where(data.shown, share, 0.0)
+    of_chance = (expected * (1 - share)).sum(axis=1)
+    excess = (data.y - expected).sum(axis=1)
+    variance = float((excess**2 - of_chance).sum() / np.maximum((of_chance**2).sum(), 1e-300))
+    sigma = np.clip(np.sqrt(max(variance, 0.0)), _LEAST_SPREAD, _MOST_SPREAD)
+    theta = logit(share) * np.sqrt(1 + (16 * np.sqrt(3) / (15 * np.pi) * sigma) ** 2)
+    return np.concatenate((theta, np.zeros(len(data.names)), [sigma]))
 
 
 class Top(NamedTuple):
@@ -245,6 +264,8 @@ class Top(NamedTuple):
     is_boundary: bool
     is_converged: bool
     iterations: int
+    left: Array
+    """The step that would come next, once converged; else 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -312,14 +333,17 @@ class Climb:
         limit: int,
         is_flat: bool = False,
     ) -> Top:
-        """Climb by damped Newton steps until one is shorter than the tolerance."""
+        """Climb by damped Newton steps until the next would be shorter than the tolerance."""
         free = slice(len(psi) - is_flat)
         now = self._at(psi, modes, is_flat=is_flat)
-        is_converged, n = False, 0
-        while not is_converged and n < limit and abs(now.psi[-1]) <= RUNAWAY:
+        is_converged, n, step = False, 0, np.zeros_like(psi)
+        while abs(now.psi[-1]) <= RUNAWAY:
             step = np.zeros_like(psi)
             step[free] = ascent(now.information[free, free], now.gradient[free])
             longest = float(np.abs(step).max(initial=0.0))
+            is_converged = longest <= tolerance
+            if is_converged or n == limit:
+                break
             step *= min(1.0, _LONGEST_STEP / max(longest, 1e-300))
             slack = 1e-10 * (1 + abs(now.objective))
             for _ in range(30):
@@ -330,8 +354,8 @@ class Climb:
             else:
                 break
             now, n = new, n + 1
-            is_converged = longest <= tolerance
-        return now._replace(is_converged=is_converged, iterations=n)
+        left = step if is_converged else np.zeros_like(psi)
+        return now._replace(is_converged=is_converged, iterations=n, left=left)
 
     def differenced_information(self, psi: Array, modes: Array) -> Array:
         """Give the information by central differences of the exact gradient, (p, p)."""
@@ -378,6 +402,7 @@ class Climb:
             is_boundary=is_flat,
             is_converged=False,
             iterations=0,
+            left=np.zeros_like(psi),
         )
 
 
@@ -392,6 +417,15 @@ def ascent(information: Array, gradient: Array) -> Array:
         floor = 1e-8 * max(1.0, float(np.abs(values).max()))
         step = vectors @ ((vectors.T @ gradient) / np.maximum(np.abs(values), floor))
     return step
+
+
+def _is_above(information: Array, level: float) -> bool:
+    """Say whether a symmetric matrix has all its eigenvalues above a level."""
+    try:
+        cho_factor(information - level * np.eye(len(information)))
+    except (LinAlgError, ValueError):  # not positive definite, or not finite
+        return False
+    return True
 
 
 def undetermined(data: Layout) -> NDArray[np.bool_]:

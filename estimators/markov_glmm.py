@@ -7,8 +7,8 @@ same start: so a look says the same whether the run went through or was taken up
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal, NamedTuple, Self
 
 import numpy as np
@@ -18,15 +18,22 @@ from scipy.special import ndtr, ndtri, stdtrit
 from estimators.batches import Rating
 from estimators.confidence_sequences import sequence_bound
 from estimators.group_sequential import bounds
-from estimators.intervals import Array
-from estimators.judge_pool import PooledContrast, pool_judges
+from estimators.judge_pool import (
+    PooledContrast,
+    PooledQualities,
+    holm,
+    pool_judges,
+    pool_qualities,
+)
 from estimators.markov_inference import (
     Inference,
+    PriorSensitivity,
     group_contrast,
     group_weights,
     position_profile,
     prior_sensitivity,
     sandwich,
+    welch,
 )
 from estimators.markov_model import (
     Contrast,
@@ -37,7 +44,7 @@ from estimators.markov_model import (
 )
 from estimators.markov_naive import naive_contrast, naive_limit
 from estimators.markov_prediction import predictive_check
-from estimators.markov_ranking import naive_safety, ranking
+from estimators.markov_ranking import first_chances, lead, naive_safety, ranking
 from orchestrator.core.batches import batches_per_look, most_batches
 from orchestrator.core.errors import DidNotConverge
 from orchestrator.core.estimate import Estimate, Status
@@ -137,18 +144,20 @@ class MarkovGlmm:
 
     def __init__(self, config: MarkovGlmmConfig, study: Study) -> None:
         if study.kind is not Kind.RATE_BATCH:
-            raise ValueError(f"estimate.kind: markov_glmm reads rate_batch, not {study.kind}")
+            hint = _OF_PAIRS if study.kind is Kind.COMPARE else ""
+            raise ValueError(f"kind: markov_glmm reads rate_batch, not {study.kind}{hint}")
         self._config, self._study = config, study
         (criterion,) = study.criteria
         self._accepts = _threshold(criterion.scale.type, config.accept_from)
         self._names = [study.frame.unit_name(u) for u in range(study.frame.n_units)]
         self._sides = _sides(config.contrast, study, self._names)
-        self._course = self._planned()
+        self._course = self._course_planned()
         self._batches: list[tuple[int, list[Rating]]] = []
         """Judge and ratings of each told question, in turn; no ratings where it brought none."""
         self._fits: dict[tuple[int, int], MarkovFit | None] = {}
         self._n_missing = 0
         self._seen: dict[int, Contrast] = {}
+        self._qualities: dict[int, PooledQualities] = {}
 
     def update(self, record: Record) -> None:
         """Take in one told question."""
@@ -188,7 +197,7 @@ class MarkovGlmm:
             return None
         return 1.0 if value >= self._accepts else 0.0
 
-    def _planned(self) -> _Course | None:
+    def _course_planned(self) -> _Course | None:
         config = self._config
         if config.blocks is None or config.block_length is None:
             if config.check == "group_sequential":
@@ -245,13 +254,16 @@ class MarkovGlmm:
         first, second = self._sides
         label = f"{config.contrast.group or config.contrast.arm} - {config.contrast.baseline}"  # type: ignore[union-attr]
         rows, flags = [], set[str]()
-        for name, fit in zip(names, fits, strict=True):
+        scaled = _by_scale(fits, (first, second))
+        if scaled is None or not self._is_conclusive(fits, (first, second), scaled):
+            flags.add("prior_inconclusive")
+        for judge, (name, fit) in enumerate(zip(names, fits, strict=True)):
             if fit is None:
                 continue
-            rows.append(self._row(name, fit, first, second, flags))
+            sensitivity = (scaled or {}).get(judge)
+            rows.append(self._row(name, fit, first, second, flags, sensitivity))
         # A judge that says the same of most units, whatever comes before, can't tell groups apart.
         is_saturated = bool(rows) and all(row["saturated"] for row in rows)
-        # The pool would take what the prior says of one unit for news from each judge.
         is_open = is_saturated or "prior_inconclusive" in flags
         if pooled.disagree:
             flags.add("contrast_differs_by_judge")
@@ -310,33 +322,67 @@ class MarkovGlmm:
         return looks[-1] * n_judges if looks else n_told
 
     def _pooled(self, fits: Sequence[MarkovFit | None]) -> PooledContrast:
+        """Pool the judges' contrasts.
+
+        Items are the same for all judges: for items like these the sample is that of their qualities
+        over judges, not one sample a judge.
+        """
         assert self._sides is not None
         how = Inference(self._config.inference)
         found: dict[str, Contrast] = {}
+        p: dict[str, float] = {}
         for panelist, fit in zip(self._study.panel, fits, strict=True):
             if fit is None:
                 found[panelist.name] = _unknown("it rated nothing, or its fit found no maximum")
                 continue
             first, second = _rated(fit, self._sides)
             if first and second:
-                found[panelist.name] = group_contrast(fit, first, second, how)
+                found[panelist.name] = group_contrast(fit, first, second)
+                p[panelist.name] = group_contrast(fit, first, second, how).p
             else:
                 found[panelist.name] = _unknown("a group has no rated items")
-        return pool_judges(found)
+        pool = pool_judges(found)
+        if how is Inference.PANEL or not _is_known(pool.pooled):
+            return pool
+        pooled = pool_qualities([fit for fit in fits if fit is not None])
+        value = dict(zip(pooled.items, pooled.value.tolist(), strict=True))
+        a, b = (np.array([value[u] for u in side if u in value]) for side in self._sides)
+        sample = welch(a, b)._replace(prior_sensitive=pool.pooled.prior_sensitive)
+        return replace(pool, pooled=sample, holm=holm({name: p[name] for name in pool.holm}))
+
+    def _is_conclusive(
+        self,
+        fits: Sequence[MarkovFit | None],
+        sides: tuple[Sequence[int], Sequence[int]],
+        scaled: Mapping[int, PriorSensitivity],
+    ) -> bool:
+        """Say whether the pool's verdict is the same at all scales of the penalty.
+
+        The pool's, not each judge's: its error holds what the penalty does to all of them alike.
+        """
+        alpha, verdicts = 1 - self._config.confidence, set[float]()
+        for k in range(len(next(iter(scaled.values())).scales) if scaled else 0):
+            found: dict[str, Contrast] = {}
+            for judge, fit in enumerate(fits):
+                above, below = _rated(fit, sides) if fit is not None else ([], [])
+                if judge in scaled:
+                    found[str(judge)] = scaled[judge].contrasts[k]
+                elif fit is not None and above and below:
+                    found[str(judge)] = group_contrast(fit, above, below)
+            pooled = pool_judges(found).pooled
+            verdicts.add(math.copysign(1.0, pooled.est) if pooled.p < alpha else 0.0)
+        return len(verdicts) <= 1
 
     def _interval(self, found: Contrast, n_done: int) -> _Interval:
         """Say how many standard errors the interval is wide, and by which method."""
+        alpha = 1 - self._config.confidence
+        bound = self._bound(n_done, 1 / found.se**2, self._information_at, alpha)
         match self._config.check:
             case "group_sequential":
-                looks = self._boundary(n_done)
-                bound = looks[-1] if looks else math.inf
                 method, is_watched = "repeated, O'Brien-Fleming spending", True
             case "anytime":
-                planned = self._planned_information(found)
-                bound = sequence_bound(1 / found.se**2, self._config.confidence, planned)
                 method, is_watched = "confidence sequence in information", True
             case _:
-                bound = float(-ndtri((1 - self._config.confidence) / 2))
                 method, is_watched = "Wald", False
         if self._config.inference == "items":
             bound = self._of_few_items(bound)
@@ -352,17 +398,33 @@ class MarkovGlmm:
         fewest = min(map(len, self._sides)) - 1
         return float(-stdtrit(fewest, ndtr(-bound))) if math.isfinite(bound) else bound
 
-    def _boundary(self, n_done: int) -> tuple[float, ...]:
+    def _bound(
+        self, n_done: int, information: float, at: Callable[[int], float], alpha: float
+    ) -> float:
+        """Bound |z| of an estimate after so many told questions, in the way that is declared.
+
+        `information` is its 1/se² now, and `at` gives that after any number of told questions.
+        """
+        match self._config.check:
+            case "group_sequential":
+                looks = self._boundary(n_done, at, alpha)
+                return looks[-1] if looks else math.inf
+            case "anytime":
+                return sequence_bound(information, 1 - alpha, self._planned(information, at))
+            case _:
+                return float(-ndtri(alpha / 2))
+
+    def _boundary(self, n_done: int, at: Callable[[int], float], alpha: float) -> tuple[float, ...]:
         """Give the bound at each look so far; looks come at planned numbers of batches alone."""
         assert self._course is not None
         n_judges = len(self._study.panel)
         looks = self._course.looks(n_done // n_judges)
-        information = [self._information_at(n * n_judges) for n in looks]
+        information = [at(n * n_judges) for n in looks]
         known = [(n, i) for n, i in zip(looks, information, strict=True) if i > 0]
         if not known:
             return ()
         times = [n / self._course.n_batches for n, _ in known]
-        return bounds(times, [i for _, i in known], alpha=1 - self._config.confidence)
+        return bounds(times, [i for _, i in known], alpha=alpha)
 
     def _contrast_at(self, n_told: int) -> Contrast:
         """Give the contrast after so many told questions."""
@@ -375,15 +437,15 @@ class MarkovGlmm:
         found = self._contrast_at(n_told)
         return 1 / found.se**2 if _is_known(found) else 0.0
 
-    def _planned_information(self, found: Contrast) -> float:
+    def _planned(self, information: float, at: Callable[[int], float]) -> float:
         """Expect the information of the planned end from that of the first look."""
         if self._course is None:
-            return 1 / found.se**2
+            return information
         n_judges = len(self._study.panel)
         first = self._course.per_look
         if len(self._batches) < first * n_judges:
-            return 1 / found.se**2 * self._course.n_batches * n_judges / len(self._batches)
-        seen = self._information_at(first * n_judges) or 1 / found.se**2
+            return information * self._course.n_batches * n_judges / len(self._batches)
+        seen = at(first * n_judges) or information
         return seen * self._course.n_batches / first
 
     def _looks_so_far(self, n_done: int) -> list[Json]:
@@ -399,7 +461,11 @@ class MarkovGlmm:
                 "z": self._contrast_at(n * n_judges).z,
                 "bound": bound,
             }
-            for n, bound in zip(known, self._boundary(n_done), strict=True)
+            for n, bound in zip(
+                known,
+                self._boundary(n_done, self._information_at, 1 - self._config.confidence),
+                strict=True,
+            )
         ]
 
     def _row(
@@ -409,6 +475,7 @@ class MarkovGlmm:
         first: Sequence[int],
         second: Sequence[int],
         flags: set[str],
+        scaled: PriorSensitivity | None,
     ) -> dict[str, Json]:
         """Say what one judge's fit says, and what raw verdicts would have said."""
         row = self._about(name, fit, flags)
@@ -421,18 +488,11 @@ class MarkovGlmm:
         if limit is not None and limit.warns:
             flags.add("naive_biased")
         sensitivity: list[Json] = []
-        if own.prior_sensitive:
-            try:
-                scales = prior_sensitivity(fit, group_weights(above, below))
-            except DidNotConverge:  # with a weaker prior the data leave a direction open
-                flags.add("prior_inconclusive")
-            else:
-                sensitivity = [
-                    {"scale": scale, "est": one.est, "se": one.se, "p": one.p}
-                    for scale, one in zip(scales.scales, scales.contrasts, strict=True)
-                ]
-                if not scales.is_conclusive(1 - self._config.confidence):
-                    flags.add("prior_inconclusive")
+        if scaled is not None:
+            sensitivity = [
+                {"scale": scale, "est": one.est, "se": one.se, "p": one.p}
+                for scale, one in zip(scaled.scales, scaled.contrasts, strict=True)
+            ]
         return row | {
             "contrast": {"est": own.est, "se": own.se, "z": own.z, "p": own.p},
             "naive": {"est": naive.est, "se": naive.se, "z": naive.z, "p": naive.p},
@@ -445,7 +505,6 @@ class MarkovGlmm:
     def _of_units(self, fits: Sequence[MarkovFit | None]) -> Estimate:
         """Give each unit's quality, centred at the mean of all, pooled over judges by precision."""
         config, n_units = self._config, len(self._names)
-        weight, total = np.zeros(n_units), np.zeros(n_units)
         chances: list[Json] = []
         flags, rows = set[str](), []
         rng = self._study.seeds.stream(Stream.BOOTSTRAP, 0)
@@ -460,10 +519,6 @@ class MarkovGlmm:
             if fit.reason:
                 continue
             units = np.asarray(fit.items, dtype=np.int64)
-            centred, variance = _centred(fit)
-            is_known = variance > 0
-            weight[units[is_known]] += 1 / variance[is_known]
-            total[units[is_known]] += centred[is_known] / variance[is_known]
             ranked = ranking(fit, rng, level=config.confidence)
             first = {self._names[u]: p for u, p in zip(units, ranked.p_first.tolist(), strict=True)}
             safety = naive_safety(fit)
@@ -479,11 +534,12 @@ class MarkovGlmm:
             )
             if not safety.is_safe:
                 flags.add("naive_ranking_unsafe")
-        with np.errstate(divide="ignore", invalid="ignore"):
-            value = np.where(weight > 0, total / weight, np.nan)
-            se = np.where(weight > 0, 1 / np.sqrt(weight), np.nan)
+        pooled = self._qualities_at(len(self._batches))
+        value, se = np.full(n_units, np.nan), np.full(n_units, np.nan)
+        there = np.asarray(pooled.items, dtype=np.int64)
+        value[there], se[there] = pooled.value, np.sqrt(np.diag(pooled.cov))
         half = float(-ndtri((1 - config.confidence) / 2)) * se
-        n_known = int((weight > 0).sum())
+        n_known = int(np.isfinite(se).sum())
         status = Status.OK if n_known == n_units else Status.PARTIAL if n_known else Status.EMPTY
         return Estimate(
             name=config.name,
@@ -504,8 +560,77 @@ class MarkovGlmm:
             n_answers=self._n_answers(),
             status=status,
             flags=tuple(sorted(flags)),
-            diagnostics={"scale": "logit", "judges": rows, "ranking": chances, **self._missing()},
+            diagnostics={
+                "scale": "logit",
+                "judges": rows,
+                "ranking": chances,
+                "first": self._first(pooled, rng),
+                **({} if self._sides is not None else self.leader()),
+                **self._missing(),
+            },
         )
+
+    def _qualities_at(self, n_told: int) -> PooledQualities:
+        """Pool the units' qualities after so many told questions."""
+        if n_told not in self._qualities:
+            fits = self._at(n_told)
+            if (
+                self._config.check != "group_sequential"
+            ):  # of other looks only the first is read again
+                first = self._course.per_look * len(self._study.panel) if self._course else None
+                self._qualities = {n: q for n, q in self._qualities.items() if n == first}
+            self._qualities[n_told] = pool_qualities([fit for fit in fits if fit is not None])
+        return self._qualities[n_told]
+
+    def _first(self, pooled: PooledQualities, rng: np.random.Generator) -> dict[str, Json]:
+        """Give each unit's chance of being first by the whole panel; empty where none has one."""
+        if not (pooled.items and pooled.is_connected and np.isfinite(pooled.value).all()):
+            return {}
+        chances = first_chances(pooled.value, pooled.cov, rng).tolist()
+        return {self._names[_unit(u)]: p for u, p in zip(pooled.items, chances, strict=True)}
+
+    def leader(self) -> dict[str, Json]:
+        """Say who leads, and whether that unit is proved above each other one, as diagnostics.
+
+        With planned looks as of the last one. Unanimous verdicts don't hurry it: the penalty pulls
+        such a unit towards the others, and the bound holds for an error with its part.
+        """
+        n_done = self._n_at_look(len(self._batches))
+        pooled, n_units = self._qualities_at(n_done), len(self._names)
+        is_ranked = len(pooled.items) == n_units > 1 and np.isfinite(pooled.value).all()
+        if not (is_ranked and pooled.is_connected):
+            return {"leader": None, "rivals": [], "is_separated": {"leader": False}}
+        found, alpha = lead(pooled.value, pooled.cov), (1 - self._config.confidence) / (n_units - 1)
+        bound = np.full(n_units, np.nan)
+        for other, se in zip(found.others.tolist(), found.se.tolist(), strict=True):
+
+            def at(n_told: int, pair: tuple[int, int] = (found.leader, other)) -> float:
+                return self._lead_information(n_told, *pair)
+
+            bound[other] = self._bound(n_done, 1 / se**2, at, alpha) if se > 0 else math.inf
+        est, se = np.full(n_units, np.nan), np.full(n_units, np.nan)
+        est[found.others], se[found.others] = found.est, found.se
+        is_above = est > bound * se
+        rivals = [other for other in found.others.tolist() if not is_above[other]]
+        # A judge that says the same of most units, or knows one order, can't tell who is first.
+        fits = [fit for fit in self._at(n_done) if fit is not None]
+        is_open = any(map(_stands_still, fits)) or all("saturated" in fit.flags for fit in fits)
+        return {
+            "leader": self._names[found.leader],
+            "rivals": [self._names[other] for other in rivals],
+            "is_separated": {"leader": not rivals and not is_open},
+            "ranks_hold_watched": self._config.check in {"anytime", "group_sequential"},
+            "by_name": {"lead": est.tolist(), "lead_se": se.tolist(), "lead_bound": bound.tolist()},
+        }
+
+    def _lead_information(self, n_told: int, first: int, second: int) -> float:
+        """Give 1/se² of a difference of two units after so many told questions; 0: unknown."""
+        pooled = self._qualities_at(n_told)
+        if first not in pooled.items or second not in pooled.items:
+            return 0.0
+        w = np.array([(unit == first) - (unit == second) for unit in pooled.items], dtype=float)
+        variance = float(w @ pooled.cov @ w)
+        return 1 / variance if variance > 0 else 0.0
 
     def _about(self, name: str, fit: MarkovFit, flags: set[str]) -> dict[str, Json]:
         """Say what a judge is like: its memory, its spread, what it can't tell apart."""
@@ -610,12 +735,25 @@ def _sides(
     return first, second
 
 
-def _centred(fit: MarkovFit) -> tuple[Array, Array]:
-    """Give qualities above their mean, and their variances."""
-    v = len(fit.items)
-    centre = np.eye(v) - 1 / v
-    cov = centre @ fit.cov[:v, :v] @ centre
-    return centre @ fit.theta, np.diag(cov).copy()
+def _by_scale(
+    fits: Sequence[MarkovFit | None], sides: tuple[Sequence[int], Sequence[int]]
+) -> dict[int, PriorSensitivity] | None:
+    """Give the contrasts that touch unanimous units at other scales of the penalty, by judge.
+
+    None where a weaker penalty leaves a direction open.
+    """
+    found = {}
+    for judge, fit in enumerate(fits):
+        above, below = _rated(fit, sides) if fit is not None else ([], [])
+        if fit is None or not (above and below):
+            continue
+        weights = group_weights(above, below)
+        try:
+            if fit.contrast(weights).prior_sensitive and not fit.reason:
+                found[judge] = prior_sensitivity(fit, weights)
+        except DidNotConverge:
+            return None
+    return found
 
 
 def _rated(
@@ -689,6 +827,8 @@ def _unknown(reason: str) -> Contrast:
     nan = math.nan
     return Contrast(nan, nan, nan, nan, FitStatus.NOT_ESTIMABLE, reason)
 
+
+_OF_PAIRS = "; bradley_terry and bt_tensor read comparisons"
 
 PLUGIN = Plugin(config=MarkovGlmmConfig, build=MarkovGlmm)
 

@@ -84,27 +84,27 @@ def group_contrast(
         return of_panel
     quality = dict(zip(fit.items, fit.theta.tolist(), strict=True))
     a, b = (np.array([quality[item] for item in group]) for group in (first, second))
-    if min(len(a), len(b)) < 2:
-        return of_panel._replace(
-            se=np.nan,
-            z=np.nan,
-            p=np.nan,
-            status=FitStatus.NOT_ESTIMABLE,
-            reason="a group of one item shows no spread",
-        )
-    parts = np.array([a.var(ddof=1) / len(a), b.var(ddof=1) / len(b)])
+    return welch(a, b)._replace(prior_sensitive=of_panel.prior_sensitive)
+
+
+def welch(first: Array, second: Array) -> Contrast:
+    """Compare the means of two samples of items' qualities; `z` is the t, `p` from Student's law.
+
+    Source: [W47].
+    """
+    est = float(first.mean() - second.mean())
+    parts = np.array(
+        [each.var(ddof=1) / len(each) if len(each) > 1 else 0.0 for each in (first, second)]
+    )
     se = float(np.sqrt(parts.sum()))
-    if not se > 0:
-        return of_panel._replace(
-            se=np.nan,
-            z=np.nan,
-            p=np.nan,
-            status=FitStatus.NOT_ESTIMABLE,
-            reason="the items of both groups are all alike",
-        )
-    df = float(parts.sum() ** 2 / (parts**2 / [len(a) - 1, len(b) - 1]).sum())
-    t = of_panel.est / se
-    return of_panel._replace(se=se, z=t, p=float(2 * stdtr(df, -abs(t))))
+    reason = "" if se > 0 else "the items of both groups are all alike"
+    if min(len(first), len(second)) < 2:
+        reason = "a group of one item shows no spread"
+    if reason:
+        return Contrast(est, np.nan, np.nan, np.nan, FitStatus.NOT_ESTIMABLE, reason)
+    df = float(parts.sum() ** 2 / (parts**2 / [len(first) - 1, len(second) - 1]).sum())
+    t = est / se
+    return Contrast(est, se, t, float(2 * stdtr(df, -abs(t))))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

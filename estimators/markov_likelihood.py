@@ -32,39 +32,63 @@ _NOWHERE = -1e4
 """Linear predictor of items that were not rated: their probability, its slope and their part of the
 likelihood are then exactly 0, and no mask is needed behind."""
 
-_FACTORS = 512
-"""Factors 1 + e^-|eta| ≤ 2 that are multiplied before the logarithm is taken: 2^512 is no overflow."""
+_LARGEST = 700.0
+"""Exponents up to which e^x is no overflow."""
 
 _CHUNK = 1 << 15
 """Values (batches · nodes · items) that are worked on at once; these arrays then stay in cache."""
+
+_GRAM = 1 << 18
+"""Multiplications in one product of matrices up to which BLAS stays on one thread. Its threads wait
+for one another in a loop, which costs several times the work itself at these sizes."""
 
 _TOLERANCE = 1e-9
 """Largest step of the last Newton iteration for the modes; its error is about the square."""
 
 
 class Logistic(NamedTuple):
-    """Of linear predictors: probability mu, its slope mu (1 - mu), and Σ ln(1 + e^eta)."""
+    """Of linear predictors: probability mu and its slope mu (1 - mu)."""
 
     mu: Array
     slope: Array
-    softplus: Array
 
 
 def logistic(eta: Array) -> Logistic:
-    """Give probability and slope, and ln(1 + e^eta) summed over the last axis, without overflow."""
-    # In place wherever it can be: fresh arrays of this size cost more than the arithmetic.
-    e = np.abs(eta)
-    np.negative(e, out=e)
-    np.exp(e, out=e)
-    one = 1 + e
-    softplus = np.maximum(eta, 0.0).sum(axis=-1)
-    for at in range(0, eta.shape[-1], _FACTORS):
-        softplus += np.log(np.multiply.reduce(one[..., at : at + _FACTORS], axis=-1))
-    inverse = np.reciprocal(one, out=one)
-    e *= inverse
-    mu = np.where(eta >= 0, inverse, e)
-    e *= inverse
-    return Logistic(mu, e, softplus)
+    """Give probability and slope, without overflow."""
+    odds = np.minimum(eta, _LARGEST)
+    np.exp(odds, out=odds)
+    return _of_odds(odds, 1 + odds)
+
+
+def _of_odds(odds: Array, one_more: Array) -> Logistic:
+    """Give probability and slope in place of the odds and 1 + odds, whose memory is warm."""
+    inverse = np.reciprocal(one_more, out=one_more)
+    mu = np.multiply(odds, inverse, out=odds)
+    return Logistic(mu, np.multiply(mu, inverse, out=inverse))
+
+
+class Softplus(NamedTuple):
+    """Of linear predictors: Σ ln(1 + e^eta) over the last axis; odds e^eta, and 1 + odds."""
+
+    total: Array
+    odds: Array
+    one_more: Array
+
+
+def softplus(eta: Array) -> Softplus:
+    """Sum ln(1 + e^eta) over the last axis without overflow; overwrites `eta`."""
+    highest = float(eta.max(initial=0.0))
+    total = np.zeros(eta.shape[:-1])
+    if highest > _LARGEST:
+        total += np.maximum(eta - _LARGEST, 0.0).sum(axis=-1)
+        np.minimum(eta, _LARGEST, out=eta)
+    odds = np.exp(eta, out=eta)
+    one_more = 1 + odds
+    # A logarithm costs as much as all else, so factors are multiplied as long as they can't overflow.
+    step = max(1, int(_LARGEST / (min(highest, _LARGEST) + 1)))
+    for at in range(0, eta.shape[-1], step):
+        total += np.log(np.multiply.reduce(one_more[..., at : at + step], axis=-1))
+    return Softplus(total, odds, one_more)
 
 
 class Modes(NamedTuple):
@@ -92,10 +116,8 @@ def modes(data: Layout, eta: Array, sigma: float, start: Array | None = None) ->
     low, high = -reach, reach.copy()
     v = np.zeros(len(data)) if start is None else np.clip(start, low, high)
     for _ in range(100):
-        e = np.exp(-np.abs(eta + (sigma * v)[:, None]))
-        inverse = 1 / (1 + e)
-        mu = np.where(eta + (sigma * v)[:, None] >= 0, inverse, e * inverse)
-        curvature = 1 + sigma * sigma * (e * inverse * inverse).sum(axis=1)
+        mu, slope = logistic(eta + (sigma * v)[:, None])
+        curvature = 1 + sigma * sigma * slope.sum(axis=1)
         gradient = sigma * (total - mu.sum(axis=1)) - v
         low, high = np.where(gradient >= 0, v, low), np.where(gradient <= 0, v, high)
         new = v + gradient / curvature
@@ -141,7 +163,7 @@ def log_likelihood(data: Layout, psi: Array, rule: Rule, start: Array | None = N
     eta, sigma = predictor(data, psi), float(psi[-1])
     at = modes(data, eta, sigma, start)
     parts = _parts(data, len(rule.nodes))
-    return np.concatenate([_at_nodes(data, eta, sigma, at, rule, part)[0] for part in parts])
+    return np.concatenate([_at_nodes(data, eta, sigma, at, rule, part).loglik for part in parts])
 
 
 def evaluate(
@@ -170,7 +192,8 @@ def evaluate(
     for part in _parts(data, len(rule.nodes)):
         nodes = _Nodes.of(data, eta, sigma, at, rule, part)
         loglik[part] = nodes.loglik
-        score[part] = nodes.mean_score + _moving(data, eta, sigma, at, nodes, part)
+        score[part] = nodes.mean_score(data.y[part], data.x[part])
+        score[part] += _moving(data, eta, sigma, at, nodes, part)
         w = None if weights is None else weights[part]
         information += _information(nodes, data.x[part], w)
     return Evaluation(loglik, score, information, at)
@@ -184,8 +207,8 @@ def batch_information(data: Layout, psi: Array, rule: Rule, start: Array | None 
     found = np.empty((len(data), p, p))
     for part in _parts(data, len(rule.nodes)):
         nodes = _Nodes.of(data, eta, sigma, at, rule, part)
-        deviation = nodes.deviation
-        info = -(deviation.transpose(0, 2, 1) @ deviation)
+        mean, root = nodes.mean[:, :, None], nodes.weighted_root()
+        info = mean @ mean.transpose(0, 2, 1) - root.transpose(0, 2, 1) @ root
         one, by_v, by_vv = nodes.curvature_moments()
         border = np.concatenate((data.x[part] * one[..., None], by_v[..., None]), axis=2)
         info[:, range(v), range(v)] += one
@@ -206,27 +229,41 @@ def _parts(data: Layout, n_nodes: int) -> list[slice]:
     return [slice(at, at + step) for at in range(0, len(data), step)]
 
 
+class _Placed(NamedTuple):
+    """Log likelihood (n,), nodes and their shares of it (n, k), and what is known of eta there."""
+
+    loglik: Array
+    v: Array
+    share: Array
+    at: Softplus
+
+
 def _at_nodes(
     data: Layout, eta: Array, sigma: float, at: Modes, rule: Rule, part: slice
-) -> tuple[Array, Array, Array, Array, Array]:
-    """Give log likelihood, nodes, their shares of it, and mu and mu (1 - mu) there."""
+) -> _Placed:
     y, eta, scale = data.y[part], eta[part], at.scale[part]
     v = rule.at(at.at[part], scale)
-    mu, slope, softplus = logistic(eta[:, None, :] + (sigma * v)[:, :, None])
-    height = (y * eta).sum(axis=1)[:, None] + sigma * v * y.sum(axis=1)[:, None] - softplus
+    one = np.ones((len(y), 1, y.shape[1]))
+    # eta + sigma v at all nodes, as a product of matrices: a sum over short rows is slower.
+    there = np.stack((np.ones_like(v), sigma * v), axis=2) @ np.concatenate(
+        (eta[:, None, :], one), axis=1
+    )
+    plus = softplus(there)
+    height = (y * eta).sum(axis=1)[:, None] + sigma * v * y.sum(axis=1)[:, None] - plus.total
     bracket = height - v * v / 2 + (rule.log_weights - math.log(2 * math.pi) / 2)
     top = bracket.max(axis=1)
     share = np.exp(bracket - top[:, None])
     mass = share.sum(axis=1)
     share /= mass[:, None]
-    return top + np.log(mass) + np.log(math.sqrt(2) * scale), v, share, mu, slope
+    return _Placed(top + np.log(mass) + np.log(math.sqrt(2) * scale), v, share, plus)
 
 
 class _Nodes(NamedTuple):
     """Some batches at their quadrature nodes.
 
     `v`, `share` (posterior weight) and `rise` (derivative of h) are (n, k), `slope` is mu (1 - mu),
-    (n, k, v); `score` (n, k, p) the scores of the joint likelihood, `mean_score` their mean.
+    (n, k, v). `expected`, (n, k, p), is what the scores of the joint likelihood take off the
+    observed: mu, mu'x and v Σ(mu - y), so that its variance is theirs; `mean`, (n, p), over nodes.
     """
 
     loglik: Array
@@ -234,8 +271,8 @@ class _Nodes(NamedTuple):
     share: Array
     rise: Array
     slope: Array
-    score: Array
-    mean_score: Array
+    expected: Array
+    mean: Array
     rule: Rule
 
     @classmethod
@@ -243,43 +280,49 @@ class _Nodes(NamedTuple):
         cls, data: Layout, eta: Array, sigma: float, at: Modes, rule: Rule, part: slice
     ) -> _Nodes:
         y, x = data.y[part], data.x[part]
-        loglik, v, share, mu, slope = _at_nodes(data, eta, sigma, at, rule, part)
+        loglik, v, share, plus = _at_nodes(data, eta, sigma, at, rule, part)
+        mu, slope = _of_odds(plus.odds, plus.one_more)
         n_items = y.shape[1]
-        score = np.empty((*v.shape, n_items + x.shape[2] + 1))
-        residual = score[:, :, :n_items]
-        np.subtract(y[:, None, :], mu, out=residual)
-        score[:, :, n_items:-1] = residual @ x
-        by_batch = residual.sum(axis=2)
-        score[:, :, -1] = v * by_batch
-        mean_score = (share[:, None, :] @ score)[:, 0]
-        return cls(loglik, v, share, sigma * by_batch - v, slope, score, mean_score, rule)
+        expected = np.empty((*v.shape, n_items + x.shape[2] + 1))
+        expected[:, :, :n_items] = mu
+        np.matmul(mu, _with_one(x), out=expected[:, :, n_items:])
+        by_batch = y.sum(axis=1)[:, None] - expected[:, :, -1]
+        expected[:, :, -1] = -v * by_batch
+        mean = (share[:, None, :] @ expected)[:, 0]
+        return cls(loglik, v, share, sigma * by_batch - v, slope, expected, mean, rule)
 
-    @property
-    def deviation(self) -> Array:
-        """Scores less their mean, times √share: their products sum to the variance, (n, k, p)."""
-        deviation: Array = self.score - self.mean_score[:, None, :]
-        deviation *= np.sqrt(self.share)[:, :, None]
-        return deviation
+    def mean_score(self, y: Array, x: Array) -> Array:
+        """Give the scores' mean over nodes, (n, p)."""
+        observed = np.concatenate((y, (y[:, None, :] @ x)[:, 0], np.zeros((len(y), 1))), axis=1)
+        return np.asarray(observed - self.mean)
+
+    def weighted_root(self) -> Array:
+        """Give `expected` times √share, whose products sum to its second moments, (n, k, p)."""
+        root: Array = self.expected * np.sqrt(self.share)[:, :, None]
+        return root
 
     def curvature_moments(self) -> tuple[Array, Array, Array]:
         """Means of mu (1 - mu), of v times it, both (n, v), and of v² times its sum, (n,)."""
-        weights = np.stack((self.share, self.share * self.v), axis=1)
-        moments = weights @ self.slope
-        of_square = (weights[:, 1] * self.v * self.slope.sum(axis=2)).sum(axis=1)
-        return moments[:, 0], moments[:, 1], of_square
+        by_v = self.share * self.v
+        moments = np.stack((self.share, by_v, by_v * self.v), axis=1) @ self.slope
+        return moments[:, 0], moments[:, 1], moments[:, 2].sum(axis=1)
+
+
+def _with_one(x: Array) -> Array:
+    """Put a column of ones behind the covariates: that of the batch's effect."""
+    return np.concatenate((x, np.ones((*x.shape[:-1], 1))), axis=-1)
 
 
 def _information(nodes: _Nodes, x: Array, weights: Array | None) -> Array:
     """Sum Louis's information: mean curvature of the joint likelihood less the scores' variance."""
     one, by_v, by_vv = nodes.curvature_moments()
-    deviation = nodes.deviation
+    root, mean = nodes.weighted_root(), nodes.mean
     if weights is not None:
         one, by_v, by_vv = one * weights[:, None], by_v * weights[:, None], by_vv * weights
-        deviation *= np.sqrt(weights)[:, None, None]
+        mean = mean * np.sqrt(weights)[:, None]
+        root *= np.sqrt(weights)[:, None, None]
     v = one.shape[1]
-    # Batch by batch, as products too small for BLAS to spread over threads: these wait for one
-    # another in a loop, which cost several times the work itself.
-    info: Array = -(deviation.transpose(0, 2, 1) @ deviation).sum(axis=0)
+    info = _gram(mean) - _gram(root.reshape(-1, root.shape[2]))
     info[range(v), range(v)] += one.sum(axis=0)
     weighted = x * one[..., None]
     border = np.column_stack((weighted.sum(axis=0), by_v.sum(axis=0)))
@@ -293,6 +336,17 @@ def _information(nodes: _Nodes, x: Array, weights: Array | None) -> Array:
     return info
 
 
+def _gram(rows: Array) -> Array:
+    """Sum the products of rows with themselves, (r, p) to (p, p), in pieces of `_GRAM`."""
+    n, p = rows.shape
+    size = max(1, _GRAM // (p * p))
+    whole = n - n % size
+    pieces = rows[:whole].reshape(-1, size, p)
+    rest = rows[whole:]
+    found: Array = (pieces.transpose(0, 2, 1) @ pieces).sum(axis=0) + rest.T @ rest
+    return found
+
+
 def _moving(data: Layout, eta: Array, sigma: float, at: Modes, nodes: _Nodes, part: slice) -> Array:
     """Add what the score owes to the nodes' moving with psi, (n, p).
 
@@ -301,23 +355,18 @@ def _moving(data: Layout, eta: Array, sigma: float, at: Modes, nodes: _Nodes, pa
     dH = sigma² Σ w' (d(eta) + sigma dv), and for sigma 2 sigma Σw more. It vanishes as nodes are
     added; for one node it is Laplace's -d ln(H)/2.
     """
-    x, y, mode, scale = data.x[part], data.y[part], at.at[part], at.scale[part]
-    mu, w, _ = logistic(eta[part] + (sigma * mode)[:, None])
+    y, mode, scale = data.y[part], at.at[part], at.scale[part]
+    mu, w = logistic(eta[part] + (sigma * mode)[:, None])
     bend = w * (1 - 2 * mu)
-    spread = w.sum(axis=1)
-    to_mode = np.concatenate(
-        (
-            -sigma * w,
-            -sigma * (w[:, None, :] @ x)[:, 0],
-            ((y - mu).sum(axis=1) - sigma * mode * spread)[:, None],
-        ),
-        axis=1,
-    )
+    both = np.stack((w, bend), axis=1)
+    by_slope = both @ _with_one(data.x[part])
+    spread, bends = by_slope[:, 0, -1], by_slope[:, 1, -1].copy()
+    to_mode = np.concatenate((-sigma * w, -sigma * by_slope[:, 0]), axis=1)
+    to_mode[:, -1] = (y - mu).sum(axis=1) - sigma * mode * spread
     to_mode *= (scale * scale)[:, None]
-    bent = np.concatenate(
-        (bend, (bend[:, None, :] @ x)[:, 0], (mode * bend.sum(axis=1))[:, None]), axis=1
-    )
-    to_curvature = sigma**2 * (bent + (sigma * bend.sum(axis=1))[:, None] * to_mode)
+    bent = np.concatenate((bend, by_slope[:, 1]), axis=1)
+    bent[:, -1] *= mode
+    to_curvature = sigma**2 * (bent + (sigma * bends)[:, None] * to_mode)
     to_curvature[:, -1] += 2 * sigma * spread
     first = (nodes.share * nodes.rise).sum(axis=1)
     second = math.sqrt(2) * (nodes.share * nodes.rise) @ nodes.rule.nodes

@@ -16,6 +16,7 @@ import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -68,6 +69,10 @@ class Contrast(NamedTuple):
     `est` and `se` stand where they are finite; `z` and `p` are nan where the contrast is not
     estimable, `reason` says why. `prior_sensitive`: it has weight on unanimous items, whose
     quality the penalty's scale decides; see `markov_inference.prior_sensitivity`.
+
+    `lean` is what the penalty does to `est`, by item: with qualities that lie as far from their mean
+    as its scale says, est is off by Σ lean_i u_i, u_i ~ N(0, 1). Its squares are a part of se², the
+    part that judges who rate the same items share; see `judge_pool`.
     """
 
     est: float
@@ -77,6 +82,7 @@ class Contrast(NamedTuple):
     status: FitStatus = FitStatus.OK
     reason: str = ""
     prior_sensitive: bool = False
+    lean: Mapping[Hashable, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -97,6 +103,7 @@ class MarkovFit:
     undetermined : covariates that the data leave open, held by weak priors
     component : (v,) which items common batches connect
     flags : `saturated`, `unstable_spread`, `quadrature`, `undetermined`, as they hold
+    prior : what was put on the parameters, the weak scales of open ones included
     counts : slots by what became of them
     lags, quadrature, penalty : as asked; `maximum.nodes` says how many nodes there were in the end
     source, data, maximum : what it was fitted to, and the maximum with its diagnostics
@@ -186,7 +193,8 @@ class MarkovFit:
         w = self.weights(weights)
         v = len(w)
         est = float(w @ self.theta)
-        variance = float(w @ self.cov[:v, :v] @ w)
+        towards = self.cov[:v, :v] @ w
+        variance = float(w @ towards)
         se = math.sqrt(variance) if variance > 0 else math.nan
         names = [item for item, each in zip(self.items, w, strict=True) if each]
         is_sensitive = any(name in self.unanimous for name in names)
@@ -201,7 +209,17 @@ class MarkovFit:
         if reason:
             return Contrast(est, se, np.nan, np.nan, FitStatus.NOT_ESTIMABLE, reason, is_sensitive)
         z = est / se
-        return Contrast(est, se, z, float(2 * ndtr(-abs(z))), prior_sensitive=is_sensitive)
+        lean = {}
+        if self.prior.items is not None:
+            lean = dict(
+                zip(
+                    self.items,
+                    ((towards - towards.mean()) / self.prior.items).tolist(),
+                    strict=True,
+                )
+            )
+        p = float(2 * ndtr(-abs(z)))
+        return Contrast(est, se, z, p, prior_sensitive=is_sensitive, lean=lean)
 
 
 def fit_markov_glmm(

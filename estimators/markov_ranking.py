@@ -1,4 +1,4 @@
-"""Who is best: items ranked by a judge's fit, and by raw verdicts with what that is worth."""
+"""Who is best: items ranked by a judge's fit or a panel's, and by raw verdicts with their worth."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def ranking(
     se[is_open | np.eye(v, dtype=bool)] = np.nan
     z = (theta[:, None] - theta) / se
     error = rng.standard_normal((draws, v)) @ root(cov).T
-    largest = _largest(error, se)
+    largest = largest_z(error, se)
     exceeded = np.searchsorted(np.sort(largest), np.abs(z), side="left")
     simultaneous = np.where(np.isnan(z), np.nan, (draws - exceeded) / draws)
     best = np.bincount((theta + error).argmax(axis=1), minlength=v) / draws
@@ -88,6 +88,44 @@ def ranking(
     )
 
 
+def first_chances(
+    value: Array, cov: Array, rng: np.random.Generator, *, draws: int = 2000
+) -> Array:
+    """Give each item's chance of being best, of draws from the normal law of the estimates, (v,).
+
+    Determinism: `draws` normal vectors from `rng`.
+    """
+    drawn = value + rng.standard_normal((draws, len(value))) @ root(cov).T
+    chances: Array = np.bincount(drawn.argmax(axis=1), minlength=len(value)) / draws
+    return chances
+
+
+class Lead(NamedTuple):
+    """The item with the highest estimate, and its lead over each other one.
+
+    `leader` is a place, `others` (v - 1,) are the other places, `est` and `se` (v - 1,) the leads.
+    """
+
+    leader: int
+    others: NDArray[np.int64]
+    est: Array
+    se: Array
+
+
+def lead(value: Array, cov: Array) -> Lead:
+    """Give the leads of the first item over the others; ties by place.
+
+    Claimed to be first at error alpha where each lead exceeds a bound at alpha/(v - 1): a wrong leader
+    has beaten the best item, and there are v - 1 that may. So it does not matter that the estimates
+    say who leads.
+    """
+    first = int(value.argmax())
+    others = np.delete(np.arange(len(value)), first)
+    variance = np.diag(cov)
+    of_lead = variance[first] + variance[others] - 2 * cov[first, others]
+    return Lead(first, others, value[first] - value[others], np.sqrt(np.maximum(of_lead, 0.0)))
+
+
 def root(cov: Array) -> Array:
     """Give a square root of a covariance matrix, also of one without full rank."""
     values, vectors = np.linalg.eigh(cov)
@@ -95,8 +133,11 @@ def root(cov: Array) -> Array:
     return found
 
 
-def _largest(error: Array, se: Array) -> Array:
-    """The largest |z| over all pairs in each draw, (draws,); a row of pairs at a time."""
+def largest_z(error: Array, se: Array) -> Array:
+    """Give the largest |z| over all pairs in each draw, (draws,); nan for `se` leaves a pair out.
+
+    It takes a row of pairs at a time.
+    """
     largest = np.zeros(len(error))
     for i in range(len(se)):
         pairs = np.flatnonzero(~np.isnan(se[i]))

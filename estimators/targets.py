@@ -175,7 +175,9 @@ class Design:
 
     def __init__(self, config: ScoreMeansConfig, study: Study) -> None:
         if study.kind is Kind.COMPARE:
-            raise ValueError("score_means reads scores; a comparison gives none")
+            raise ValueError(
+                "score_means reads verdicts on units; bradley_terry and bt_tensor read comparisons"
+            )
         self.config = config
         self.frame = frame = study.frame
         self.judges = tuple(p.name for p in study.panel)

@@ -14,6 +14,14 @@ scale, true from the middle of a boolean scale up, six decimals of a float scale
 ends. Where a bare label is asked for, it has all of the probability.
 `MockJudge.expected` gives the exact mean of what is emitted.
 
+Two answers are compared by Bradley, Terry and Davidson. With the log-odds::
+
+    x = discrimination·(θ[first] - θ[second]) + order_effect + batch_sd·N(question)
+    θ = truth + interaction·N(arm, judge)
+
+the first is better, there is a tie, and the second is better in the proportions e^(x/2) : nu : e^(-x/2);
+`nu` counts only where the criterion has ties. `MockJudge.chances` gives these probabilities.
+
 Answers depend only on (seed, item, arm, judge, order, repeat) and faults also on the number of the
 attempt, where items, arms and judges count by their names: a question that is asked in another
 campaign with the same seed is answered alike. The one exception, for rehearsing an outage, is a
@@ -47,6 +55,7 @@ from pydantic import (
 )
 
 from judges.rubrics.ids import ID, VERDICTS, unit_ids
+from judges.rubrics.labels import SIDES
 from orchestrator.core.errors import (
     BadCredentials,
     BadRequest,
@@ -63,7 +72,7 @@ from orchestrator.core.errors import (
 )
 from orchestrator.core.money import Nano, PriceCard, ceiling_cost
 from orchestrator.core.ports import JudgeSetting, Plugin
-from orchestrator.core.query import Kind, Query
+from orchestrator.core.query import Kind, Preference, Query
 from orchestrator.core.scale import Scale, ScaleType
 from orchestrator.core.seeds import Stream
 from orchestrator.core.study import Study
@@ -163,7 +172,10 @@ class Tokens(_Config):
 class MockConfig(_Config):
     """The key `mock` of a judge.
 
-    `bias`, `sd`, `interaction`, `order_effect`, `drift`, `carry_over` and `batch_sd` are in units of the
+    Of comparisons `order_effect` is the advantage of the answer shown first in log-odds, `interaction`
+    the SD of a taste for arms that this judge alone has, `discrimination` how much of the truth it
+    sees and `nu` the weight of ties; `bias`, `sd`, `drift`, `carry_over` and `log_odds` are not used.
+    Otherwise `bias`, `sd`, `interaction`, `order_effect`, `drift`, `carry_over` and `batch_sd` are in units of the
     scale or, with `log_odds`, log-odds of yes; `sd` is then not used. `truth` names the column that holds the known truth; without one it is drawn (`synthetic_truth`). `faults`
     maps an HTTP status or a name in `REPLIES` or `ERRORS` to a probability, or to `{after: N}`.
     `max_output_tokens` is the output limit, which is otherwise the judge's own. Latency is waited
@@ -178,6 +190,8 @@ class MockConfig(_Config):
     carry_over: FiniteFloat = 0.0
     batch_sd: Size = 0.0
     log_odds: bool = False
+    discrimination: Size = 1.0
+    nu: Size = 0.0
     faults: dict[FaultName, Annotated[float, Field(ge=0, le=1)] | After] = {}
     latency: Latency = Latency(constant=0.0)
     tokens: Tokens = Tokens()
@@ -215,6 +229,7 @@ class MockJudge:
         if config.log_odds and any(s.type is not ScaleType.BOOLEAN for s in self._scales):
             path, message = f"judges.{setting.name}.mock.log_odds", "wants boolean criteria"
             raise InvalidCampaign([Problem(path=path, message=message)])
+        self._compares = study.kind is Kind.COMPARE
         self._centres = _truth(config, setting) + config.bias + self._interactions(study)
         self._centre_rows: list[list[float]] = self._centres.tolist()
         self._odds, self._onsets = _schedule(config.faults)
@@ -273,7 +288,7 @@ class MockJudge:
         """Give the exact mean verdict over the noise, (n_units, n_criteria) float64.
 
         It is this judge's known truth on each unit, where no other stands before it in a question:
-        bias and interaction are part of it, carry-over is not.
+        bias and interaction are part of it, carry-over is not. Of comparisons see `chances`.
         """
         latent = self._centres + self._shift(slot, replicate)
         if self._config.log_odds:
@@ -282,17 +297,46 @@ class MockJudge:
         columns = zip(latent.T, self._scales, strict=True)
         return np.column_stack([expected_verdict(mean, sd, scale) for mean, scale in columns])
 
+    def chances(self, query: Query) -> NDArray[np.float64]:
+        """Give the probabilities of first, tie and second by each criterion, (n_criteria, 3) float64.
+
+        What all verdicts of a question share counts as 0.
+        """
+        return np.array(
+            [self._shares(self._advantage(query, c), c) for c in range(len(self._scales))]
+        )
+
+    def _advantage(self, query: Query, index: int) -> float:
+        """Give the log-odds of the answer shown first, against the second and before any tie."""
+        first, second = (self._centre_rows[unit][index] for unit in query.units)
+        return self._config.discrimination * (first - second) + self._config.order_effect
+
+    def _shares(self, log_odds: float, index: int) -> tuple[float, float, float]:
+        # In units of the likelier side, so that nothing overflows.
+        other, half = math.exp(-abs(log_odds)), math.exp(-abs(log_odds) / 2)
+        tie = self._config.nu * half if self._scales[index].ties else 0.0
+        total = 1 + other + tie
+        likely, unlikely = 1 / total, other / total
+        first, second = (likely, unlikely) if log_odds >= 0 else (unlikely, likely)
+        return first, tie / total, second
+
     def _interactions(self, study: Study) -> NDArray[np.float64]:
         frame = study.frame
         if not self._config.interaction:
             return np.zeros((frame.n_units, len(study.criteria)))
+        # What an item adds to both of its answers is lost in a comparison.
         draws = [
-            study.seeds.stream(Stream.MOCK, 1, self._judge, _key(item)).standard_normal(
+            study.seeds.stream(Stream.MOCK, 1, self._judge, _key(label)).standard_normal(
                 len(study.criteria)
             )
-            for item in frame.items
+            for label in (frame.arms if self._compares else frame.items)
         ]
-        return self._config.interaction * np.repeat(draws, frame.n_arms, axis=0)
+        whole = (
+            np.tile(draws, (frame.n_items, 1))
+            if self._compares
+            else np.repeat(draws, frame.n_arms, axis=0)
+        )
+        return self._config.interaction * whole
 
     def _shift(self, slot: int, replicate: int) -> float:
         return self._config.order_effect * slot + self._config.drift * replicate
@@ -316,6 +360,8 @@ class MockJudge:
     def _text(self, request: Request, noise: list[float], shared: float) -> str:
         """Write the verdicts as the request's schema asks: a label, an object, or one a unit."""
         query = request.query
+        if self._compares:
+            return self._preferences(request, noise, shared)
         keys = request.schema.get("properties")
         if keys is None:
             label = self._verdict(query, 0, 0, 0, noise, shared)
@@ -348,6 +394,22 @@ class MockJudge:
         if is_batch:
             return f"{{{_quoted(VERDICTS)}: [{listed}]}}"
         return listed if len(answers) == 1 else f"[{listed}]"
+
+    def _preferences(self, request: Request, noise: list[float], shared: float) -> str:
+        """Write which answer is better as the request's schema asks: a label, or an object."""
+        keys = request.schema.get("properties")
+        said = []
+        for index in range(len(self._scales)):
+            first, tie, _ = self._shares(self._advantage(request.query, index) + shared, index)
+            place = _STANDARD.cdf(noise[index])
+            side = 0 if place < first else 1 if place < first + tie else 2
+            said.append((Preference.FIRST, Preference.TIE, Preference.SECOND)[side])
+        if keys is None:
+            return next(label for label, side in SIDES.items() if side is said[0])
+        verdicts = {
+            key: said[self._criteria[key]] if key in self._criteria else REASON for key in keys
+        }
+        return json.dumps(verdicts)
 
     def _verdict(
         self, query: Query, place: int, slot: int, index: int, noise: list[float], shift: float
@@ -402,8 +464,17 @@ def synthetic_truth(study: Study) -> NDArray[np.float64]:
     """Draw a known truth for each unit and criterion, (n_units, n_criteria) float64.
 
     Normal around mid-scale with an SD of a quarter of the range, equal for all judges; not rounded
-    and not clipped. Draws from `stream(MOCK, 0, unit)`.
+    and not clipped. Draws from `stream(MOCK, 0, unit)`. Of comparisons it is that of the arm, in
+    log-odds: standard normal, from `stream(MOCK, 0, arm)`.
     """
+    if study.kind is Kind.COMPARE:
+        strengths = [
+            study.seeds.stream(Stream.MOCK, 0, _key(arm)).standard_normal(len(study.criteria))
+            for arm in study.frame.arms
+        ]
+        known: NDArray[np.float64] = np.tile(strengths, (study.frame.n_items, 1))
+        known.setflags(write=False)
+        return known
     scales = [criterion.scale for criterion in study.criteria]
     draws = np.array(
         [

@@ -1,11 +1,12 @@
 """A judge made of recorded verdicts, at a declared price.
 
 It reads tidy ratings (`item_id, judge, replicate, score`, optionally `dimension` or `criterion`,
-and `arm`) from CSV or JSON lines, plain or gzipped, or is handed those of another run, and serves
-each recorded repeat of a question once, in order of the recorded `replicate`. Answers come as the
-JSON that a live judge would send, so they are read by the ordinary rubric. An empty score is a
-failure of the recorded judge: a repeat without a verdict, which costs a call like any other. The
-score `null` is "not applicable".
+and `arm`) or comparisons (`item_id, left, right, winner, judge, replicate`, and the same options;
+`left` was shown first) from CSV or JSON lines, plain or gzipped, or is handed those of another run,
+and serves each recorded repeat of a question once, in order of the recorded `replicate`. Answers come
+as the JSON that a live judge would send, so they are read by the ordinary rubric. An empty score or
+winner is a failure of the recorded judge: a repeat without a verdict, which costs a call like any
+other. `null` is "not applicable".
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import csv
 import gzip
 import json
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Literal, NoReturn, TextIO
@@ -27,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from orchestrator.core.errors import Exhausted, InvalidCampaign, Permanent, Problem
 from orchestrator.core.money import Nano, PriceCard, ceiling_cost
 from orchestrator.core.ports import JudgeSetting, Plugin
-from orchestrator.core.query import MissingReason
+from orchestrator.core.query import Kind, MissingReason, Preference
 from orchestrator.core.scale import Criterion, ScaleType
 from orchestrator.core.seeds import Stream
 from orchestrator.core.wire import Finish, Json, Origin, Reply, Request, Usage
@@ -36,7 +38,7 @@ from orchestrator.core.wire import Finish, Json, Origin, Reply, Request, Usage
 class RecordedConfig(BaseModel):
     """The key `recorded` of a judge.
 
-    `path` is a ratings file or the directory of a run, `judge` its name there. `criterion` is the
+    `path` is a file of ratings or comparisons, or the directory of a run, `judge` its name there. `criterion` is the
     recorded dimension to read; without it a dimension is found by the name of the campaign's
     criterion, or is the only one. `usd_per_call` is both hold and cost of an answer, 0 for those of
     a run unless said. Where a question has no further repeat, `stop` answers `exhausted` at no cost
@@ -53,15 +55,17 @@ class RecordedConfig(BaseModel):
 
 
 class RecordedJudge:
-    """Serves the recorded repeats of each unit, in order.
+    """Serves the recorded repeats of each unit or comparison, in order.
 
-    Units are found by item and, where the recording has arms, by arm. What the recording lacks is
-    exhausted from the start.
+    Units are found by item and, where the recording has arms, by arm; comparisons by item and by
+    the arms in the order in which they were shown. What the recording lacks is exhausted from the
+    start.
 
     Raises
     ------
     InvalidCampaign
-        The file can't be read, lacks the judge or a criterion, or fits no unit of the campaign.
+        The file can't be read, lacks the judge or a criterion, fits no unit of the campaign, or has
+        ratings where comparisons are wanted or the other way round.
     """
 
     def __init__(self, config: RecordedConfig, setting: JudgeSetting) -> None:
@@ -71,18 +75,24 @@ class RecordedJudge:
         self._seeds = study.seeds
         self._resamples = config.on_exhausted == "resample"
         recording = setting.recording or load(config.path)
+        if recording.is_of_pairs != (study.kind is Kind.COMPARE):
+            there = "comparisons" if recording.is_of_pairs else "ratings"
+            _refuse(config.path, f"it holds {there}, and the task is {study.kind}")
         tables = _tables(recording, config, study.criteria)
         if frame.n_arms > 1 and not recording.has_arms:
             _refuse(config.path, f"no column arm, and the campaign has {frame.n_arms} arms")
+        items = {item: index for index, item in enumerate(frame.items)}
+        arms = {arm: index for index, arm in enumerate(frame.arms if recording.has_arms else [""])}
         spelt: dict[str, str] = {}
-        self._repeats: list[tuple[str, ...]] = []
-        for item in frame.items:
-            for arm in frame.arms:
-                cell = (item, arm if recording.has_arms else "")
+        self._repeats: dict[tuple[int, ...], tuple[str, ...]] = {}
+        for cell in dict.fromkeys(chain(*tables)):
+            item, *shown = cell
+            if item in items and arms.keys() >= set(shown):
+                units = tuple(frame.unit(items[item], arms[arm]) for arm in shown)
                 answers = _answers([table.get(cell, {}) for table in tables], study.criteria)
                 # The same few texts recur: one copy of each.
-                self._repeats.append(tuple(spelt.setdefault(text, text) for text in answers))
-        if not any(self._repeats):
+                self._repeats[units] = tuple(spelt.setdefault(text, text) for text in answers)
+        if not self._repeats:
             _refuse(
                 config.path,
                 f'none of the verdicts of "{config.judge}" is on a unit of the campaign',
@@ -93,14 +103,14 @@ class RecordedJudge:
         del request
         return ceiling_cost(0, 0, card)
 
-    def n_repeats(self, unit: int) -> int:
-        """Say how often a unit was judged, its failures included."""
-        return len(self._repeats[unit])
+    def n_repeats(self, *units: int) -> int:
+        """Say how often a unit was judged, or two in this order, failures included."""
+        return len(self._repeats.get(units, ()))
 
     async def send(self, request: Request) -> Reply:
         """Serve the repeat that the question's `replicate` numbers.
 
-        Resampling draws from `stream(MOCK, judge, unit, replicate)`.
+        Resampling draws from `stream(MOCK, judge, units, replicate)`.
 
         Raises
         ------
@@ -110,13 +120,12 @@ class RecordedJudge:
             The repeat is a failure, and this attempt asks for it again.
         """
         query = request.query
-        (unit,) = query.units
-        repeats = self._repeats[unit]
+        repeats = self._repeats.get(query.units, ())
         flags: tuple[str, ...] = ()
         if query.replicate < len(repeats):
             text = repeats[query.replicate]
         elif self._resamples and repeats:
-            rng = self._seeds.stream(Stream.MOCK, self._judge, unit, query.replicate)
+            rng = self._seeds.stream(Stream.MOCK, self._judge, *query.units, query.replicate)
             text = repeats[rng.integers(len(repeats))]
             flags = ("resampled",)
         else:
@@ -158,17 +167,19 @@ def repeats(config: RecordedConfig, recording: Recording) -> int | None:
     return max(map(len, cells), default=0)
 
 
-Table = dict[tuple[str, str], dict[int, str]]
-"""Scores as they are written, by item, arm ("" without) and recorded replicate."""
+Table = dict[tuple[str, ...], dict[int, str]]
+"""Verdicts as they are written, by item and arm ("" without), or by item and two arms as shown, and
+by recorded replicate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Ratings of a file or a run, by judge and dimension."""
+    """Ratings or comparisons of a file or a run, by judge and dimension."""
 
     path: Path
     judges: dict[str, dict[str, Table]]
     has_arms: bool
+    is_of_pairs: bool = False
 
     def of(self, judge: str) -> dict[str, Table]:
         """Give the dimensions of a judge."""
@@ -178,11 +189,12 @@ class Recording:
 
 
 Rating = tuple[str, ...]
-"""Item, judge, replicate, score, dimension and arm of a rating, as they are written."""
+"""Item, judge, replicate, score, dimension and arm of a rating, as they are written; or item, judge,
+replicate, winner, dimension, left and right of a comparison."""
 
 
 def load(path: Path) -> Recording:
-    """Read a ratings file; judges that share one share the reading, unless it has changed.
+    """Read a file of ratings or comparisons; judges that share one share the reading, unless it has changed.
 
     Raises
     ------
@@ -219,11 +231,13 @@ def recording_of(path: Path, ratings: Iterable[tuple[int | None, Rating]]) -> Re
     """
     judges: dict[str, dict[str, Table]] = {}
     problems: list[Problem] = []
-    has_arms = False
+    has_arms = is_of_pairs = False
     known: dict[str, str] = {}
-    for line, (item, judge, replicate, score, dimension, arm) in ratings:
-        cell = judges.setdefault(judge, {}).setdefault(dimension, {}).setdefault((item, arm), {})
-        has_arms = has_arms or arm != ""
+    for line, (item, judge, replicate, score, dimension, *arms) in ratings:
+        cell = judges.setdefault(judge, {}).setdefault(dimension, {}).setdefault((item, *arms), {})
+        has_arms = has_arms or any(arms)
+        if len(arms) == _TWO:
+            is_of_pairs, score = True, _side(score, *arms)  # noqa: PLW2901  # as it is asked for
         repeat = _replicate(replicate, cell)
         if repeat is None or repeat in cell:
             what = "no whole number" if repeat is None else "twice the same verdict"
@@ -235,7 +249,14 @@ def recording_of(path: Path, ratings: Iterable[tuple[int | None, Rating]]) -> Re
             break
     if problems:
         raise InvalidCampaign(problems)
-    return Recording(path=path, judges=judges, has_arms=has_arms)
+    return Recording(path=path, judges=judges, has_arms=has_arms, is_of_pairs=is_of_pairs)
+
+
+def _side(winner: str, left: str, right: str) -> str:
+    """Say by its place which answer won; what is no side stays as it is, to be refused."""
+    if winner in (left, right):
+        return Preference.FIRST if winner == left else Preference.SECOND
+    return _SIDES.get(winner, winner)
 
 
 class _BadRow(ValueError):
@@ -252,16 +273,16 @@ def _opened(path: Path) -> TextIO:
 
 
 def _csv_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
-    """Give line number and cells in the order of `_COLUMNS`, "" where there is no such column."""
+    """Give line number and cells in the order of the columns, "" where there is no such column."""
     reader = csv.reader(lines, strict=True)
     try:
         header = next(reader, [])
-        missing = [name for name in _REQUIRED if name not in header]
-        if missing:
+        columns = _columns(header)
+        if missing := [*_missing(columns, header)]:
             raise _BadRow(f"no column {_listed(missing)}; there are {_listed(header)}", 1)
         # The place -1 of an absent column is the empty cell that each row gets at its end.
         places = [
-            next((header.index(name) for name in names if name in header), -1) for names in _COLUMNS
+            next((header.index(name) for name in names if name in header), -1) for names in columns
         ]
         pick = itemgetter(*places)
         for row in reader:
@@ -275,7 +296,8 @@ def _csv_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
 
 
 def _json_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
-    """Give line number and values in the order of `_COLUMNS`, "" for absent ones and null."""
+    """Give line number and values in the order of the columns, "" for absent ones and null."""
+    columns = _RATED
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -283,14 +305,27 @@ def _json_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
             row = json.loads(line)
         except ValueError as exc:
             raise _BadRow(f"not JSON: {exc}", number) from exc
-        if not isinstance(row, dict) or any(name not in row for name in _REQUIRED):
-            raise _BadRow(f"not an object with {_listed(_REQUIRED)}", number)
+        if not isinstance(row, dict) or [*_missing(columns, row)]:
+            columns = _columns(row if isinstance(row, dict) else ())
+            if not isinstance(row, dict) or [*_missing(columns, row)]:
+                raise _BadRow(f"not an object with {_listed(_missing(columns, ()))}", number)
         yield (
             number,
             tuple(
-                next((_text(row[name]) for name in names if name in row), "") for names in _COLUMNS
+                next((_text(row[name]) for name in names if name in row), "") for names in columns
             ),
         )
+
+
+def _columns(header: Container[str]) -> _Columns:
+    """Tell comparisons from ratings by what a table has; give the names of each column."""
+    return _COMPARED if "winner" in header and "score" not in header else _RATED
+
+
+def _missing(columns: _Columns, header: Container[str]) -> Iterator[str]:
+    for names in columns:
+        if names[0] in _REQUIRED and not any(name in header for name in names):
+            yield names[0]
 
 
 def _text(value: Json) -> str:
@@ -378,8 +413,9 @@ NOT_APPLICABLE = "null"
 """The score of a verdict that says so; it is one where the task has `allow_na`."""
 
 
-_REQUIRED = ("item_id", "judge", "score")
-_COLUMNS = (
+_REQUIRED = frozenset({"item_id", "judge", "score", "winner", "left", "right"})
+_Columns = tuple[tuple[str, ...], ...]
+_RATED: _Columns = (
     ("item_id",),
     ("judge",),
     ("replicate",),
@@ -387,6 +423,25 @@ _COLUMNS = (
     ("dimension", "criterion"),
     ("arm",),
 )
+_COMPARED: _Columns = (
+    ("item_id",),
+    ("judge",),
+    ("replicate",),
+    ("winner",),
+    ("dimension", "criterion"),
+    ("left", "model_a"),
+    ("right", "model_b"),
+)
+_TWO = 2
+_SIDES = {
+    "left": Preference.FIRST,
+    "model_a": Preference.FIRST,
+    "right": Preference.SECOND,
+    "model_b": Preference.SECOND,
+    "tie": Preference.TIE,
+    "tie (bothbad)": Preference.TIE,
+}
+"""The winner by its place, also as arenas write it."""
 _MOST_PROBLEMS = 20
 _NO_TOKENS = Usage()
 

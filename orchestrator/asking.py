@@ -25,7 +25,7 @@ from orchestrator.core.estimate import Estimate
 from orchestrator.core.events import LimitReached, Sent
 from orchestrator.core.ids import JudgeIx, QNo
 from orchestrator.core.money import Nano, PriceCard
-from orchestrator.core.query import MissingReason, Outcome
+from orchestrator.core.query import MissingReason, Outcome, Preference
 from orchestrator.core.scale import Criterion, ScaleType
 from orchestrator.core.wire import Billing, Finish, Json, Reply, Request, Usage
 from orchestrator.engine.attempts import Arrival, Job, answered, unanswered
@@ -41,8 +41,8 @@ T = TypeVar("T")
 Args = TypeVarTuple("Args")
 
 Verdict = float | str | Mapping[str, float | str | None]
-"""A number, where there is one criterion; a value for each criterion, None for "not applicable"; or
-the judge's reply as text."""
+"""A number or a `Preference`, where there is one criterion; a value for each criterion, None for "not
+applicable"; or the judge's reply as text."""
 
 BILLING: Mapping[MissingReason, Billing] = {
     MissingReason.REFUSED: Billing.YES,
@@ -404,7 +404,7 @@ _MOST_TOKENS = 10**12
 
 def _as_reply(q: int, verdict: Verdict, criteria: tuple[Criterion, ...]) -> str:
     """Write a verdict as the reply that a judge would have sent; a text is one already."""
-    if isinstance(verdict, str):
+    if isinstance(verdict, str) and not isinstance(verdict, Preference):
         return verdict
     if not isinstance(verdict, Mapping):
         if len(criteria) > 1:

@@ -16,8 +16,8 @@ from fractions import Fraction
 from functools import partial
 from hashlib import blake2b, sha256
 from importlib.util import find_spec
-from itertools import islice
-from typing import TYPE_CHECKING
+from itertools import combinations, islice
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 import numpy as np
@@ -27,10 +27,12 @@ from pydantic import BaseModel
 from judges.bounds import input_bound
 from judges.own_loop import OwnLoopJudge
 from judges.rubrics.ids import MOST_UNITS
+from orchestrator import covariates
 from orchestrator.access import account, base_url, plain, signature
-from orchestrator.campaign_file import LIVE, Rates
+from orchestrator.campaign_file import LIVE, Campaign, Rates
 from orchestrator.campaign_file import Judge as JudgeEntry
-from orchestrator.config import CampaignFile
+from orchestrator.config import CampaignFile, in_order
+from orchestrator.consistency import disagreements
 from orchestrator.core.batches import batches_per_look, most_batches
 from orchestrator.core.errors import (
     BudgetTooSmall,
@@ -40,6 +42,7 @@ from orchestrator.core.errors import (
     UnpricedModel,
 )
 from orchestrator.core.events import Opened
+from orchestrator.core.frame import Frame
 from orchestrator.core.gate import Gate
 from orchestrator.core.ids import JudgeIx, UnitIx
 from orchestrator.core.judge import Judge, Limits, Timeouts
@@ -62,8 +65,9 @@ from orchestrator.keys import key_of
 from orchestrator.labels import HumanLabels, digest_of, read_labels
 from orchestrator.planned import refused
 from orchestrator.prices import Price, per_call, resolve
+from orchestrator.prior import Into, Prior, read_prior
 from orchestrator.registry import check_packages, find
-from orchestrator.task import RateBatchTask, RateTask
+from orchestrator.task import CompareTask, RateBatchTask, RateTask
 from orchestrator.wording import seen
 from policies.batch_design import BatchDesignConfig, length_of_block
 
@@ -173,25 +177,35 @@ def build(
     UnpricedModel, BudgetTooSmall, ShadowedPackage
     """
     check_packages()
-    if problems := [*refused(file), *_absent(file)]:
-        raise InvalidCampaign(problems)
-    campaign = file.campaign
-    data = read_data(
-        campaign.data, base=file.path.parent, truth=campaign.truth_column, locate=file.locate
+    campaign, is_built = file.campaign, not refused(file)
+    problems = _Problems([*refused(file), *_absent(file)])
+    read = problems.of(
+        lambda: read_data(
+            campaign.data,
+            base=file.path.parent,
+            truth=campaign.truth_column,
+            numbers=covariates.columns(campaign),
+            locate=file.locate,
+        )
     )
-    if problems := [*_too_large(file, data.frame.n_units)]:
-        raise InvalidCampaign(problems)
+    if read is None:
+        raise problems.refusal(file)
     seeds, criteria = Seeds(campaign.seed), campaign.task.criteria_values()
-    labels = _labels(file, data, criteria)
-    if limit is not None:
-        data = sample(data, limit, seeds=seeds)
+    labels = problems.of(lambda: _labels(file, read, criteria))
+    data = read if limit is None else sample(read, limit, seeds=seeds)
+    problems += _disagreements(file, data)
+    prior = problems.of(lambda: _prior(file, data, criteria)) or Prior()
+    measured = problems.of(lambda: covariates.measured(file, data)) or {}
+    routes = problems.of(lambda: _routes(file))
+    if routes is None or not is_built:
+        raise problems.refusal(file)
+    rubrics = problems.of(lambda: _rubrics(file, routes, criteria, seeds, data))
+    if rubrics is None:
+        raise problems.refusal(file)
+    prices = problems.of(lambda: _prices(file, rubrics, data.frame, mock=mock))
+    if prices is None:
+        raise problems.refusal(file)
     is_mock = mock or all(judge.adapter == "mock" for judge in campaign.judges)
-    routes = _routes(file)
-    rubrics = [
-        _rubric(file, entry, route, criteria, seeds, data)
-        for entry, route in zip(campaign.judges, routes, strict=True)
-    ]
-    prices = _prices(file, rubrics, data.frame.n_units, mock=mock)
     study = Study(
         kind=Kind(campaign.task.kind),
         frame=data.frame,
@@ -202,22 +216,39 @@ def build(
         criteria=criteria,
         seeds=seeds,
         labels=None if labels is None else labels.of(data.frame),
+        orders=getattr(campaign.task, "order", "both"),
+        prior=prior.records,
+        covariates=measured,
     )
-    adapters, dropped = _adapters(file, routes, study, data, mock=mock, own_loop=own_loop)
+    made = problems.of(lambda: _adapters(file, routes, study, data, mock=mock, own_loop=own_loop))
+    analysis = problems.of(lambda: _analysis(file, study))
+    if problems and analysis is not None:
+        problems += [*_unbuildable(file, study, analysis, known=problems)]
+    if problems or made is None or analysis is None:
+        raise problems.refusal(file)
+    adapters, dropped = made
     judges = tuple(
         _judge(*parts, mock=mock)
         for parts in zip(campaign.judges, rubrics, adapters, routes, strict=True)
     )
     frame = _frame_document(data)
-    analysis = _analysis(file, study)
     opened = _opened(
-        file, study, prices, routes, data, frame, analysis.gates, mock=mock, is_mock=is_mock
+        file,
+        study,
+        prices,
+        routes,
+        data,
+        frame,
+        analysis.gates,
+        prior,
+        mock=mock,
+        is_mock=is_mock,
     )
     if own_loop:
         opened = _told_by_loop(opened)
     crew = _crew(file, opened, judges, study, analysis)
     if is_to_start:
-        _check_start(file, crew)
+        _check_start(file, crew, study, analysis)
     return Blueprint(
         file=file,
         crew=crew,
@@ -228,6 +259,7 @@ def build(
             *file.warnings,
             *data.warnings,
             *(() if labels is None else labels.warnings),
+            *prior.warnings,
             *_cautions(file, data),
             *dropped,
         ),
@@ -270,6 +302,18 @@ def _memory(
     )
 
 
+def _prior(file: CampaignFile, data: Dataset, criteria: Sequence[Criterion]) -> Prior:
+    """Read the judgments of earlier runs."""
+    campaign = file.campaign
+    into = Into(
+        kind=Kind(campaign.task.kind),
+        frame=data.frame,
+        judges=[judge.name for judge in campaign.judges],
+        criteria=[criterion.name for criterion in criteria],
+    )
+    return read_prior(campaign.data.prior_judgments, into, locate=file.locate)
+
+
 def _labels(file: CampaignFile, data: Dataset, criteria: Sequence[Criterion]) -> HumanLabels | None:
     spec = file.campaign.labels
     if spec is None:
@@ -277,27 +321,51 @@ def _labels(file: CampaignFile, data: Dataset, criteria: Sequence[Criterion]) ->
     return read_labels(spec, data.frame, criteria, base=file.path.parent, locate=file.locate)
 
 
-def _too_large(file: CampaignFile, n_units: int) -> Iterator[Problem]:
-    """Refuse batches of more units than there are, or than one call can name."""
-    design = file.campaign.policy.settings
-    if not isinstance(design, BatchDesignConfig):
-        return
-    size = design.batch_size or n_units
-    if size > n_units:
-        message = f"{size:,} is more than the {n_units:,} units that there are"
-        yield file.locate("policy.batch_size", message)
-    elif size > MOST_UNITS:
-        message = f"missing; a call names at most {MOST_UNITS} units, and there are {n_units:,}"
-        yield file.locate("policy.batch_size", message)
+T = TypeVar("T")
+
+
+class _Problems(list[Problem]):
+    """What is wrong so far, while all that does not hang on it is still looked at."""
+
+    def of(self, make: Callable[[], T]) -> T | None:
+        """Make something, or take in what is wrong with it."""
+        try:
+            return make()
+        except InvalidCampaign as exc:
+            self += exc.problems
+            return None
+
+    def refusal(self, file: CampaignFile) -> InvalidCampaign:
+        """Make the error that names them all, in the order of the file."""
+        return InvalidCampaign(in_order(self, str(file.path)))
+
+
+def _disagreements(file: CampaignFile, data: Dataset) -> Iterator[Problem]:
+    """Name the fields that don't go with the units that there are."""
+    sections = {name: getattr(file.campaign, name) for name in type(file.campaign).model_fields}
+    for at, message in disagreements(sections | {"frame": data.frame}):
+        yield file.locate(at, message)
 
 
 def _cautions(file: CampaignFile, data: Dataset) -> Iterator[Problem]:
     """Name what is allowed and probably not meant, now that the data are known."""
     stop, n_items = file.campaign.stop, data.frame.n_items
-    reads_looks = stop.target_half_width is not None or stop.when == "gate_decided"
+    reads_looks = stop.target_half_width is not None or stop.when != "target"
     if reads_looks and _fewest_items(file, n_items) > n_items:
         message = f"{stop.min_items} is more than the {n_items} items: no look can end the run"
         yield file.locate("stop.min_items", message)
+    design, frame = file.campaign.policy.settings, data.frame
+    if not isinstance(design, BatchDesignConfig):
+        return
+    size, n_groups = design.batch_size or frame.n_units, len(frame.groups or frame.arms)
+    if design.balance == "group" and size < n_groups:
+        message = f"batches of {size} can't hold each of {n_groups} groups, so some lack some"
+        yield file.locate("policy.balance", message)
+    for ix, judge in enumerate(file.campaign.judges):
+        room = judge.params.max_output_tokens
+        if judge.adapter in LIVE and room < FEWEST_PER_VERDICT * size:
+            message = f"{room:,} are too few for {size} verdicts: answers would be cut"
+            yield file.locate(f"judges[{ix}].params.max_output_tokens", message)
 
 
 def _absent(file: CampaignFile) -> Iterator[Problem]:
@@ -340,7 +408,7 @@ def decoding_of(entry: JudgeEntry) -> Decoding:
 
 
 def _prices(
-    file: CampaignFile, rubrics: Sequence[Rubric], n_units: int, *, mock: bool
+    file: CampaignFile, rubrics: Sequence[Rubric], frame: Frame, *, mock: bool
 ) -> tuple[Price, ...]:
     now, kind = datetime.now(UTC), Kind(file.campaign.task.kind)
     prices, problems = [], []
@@ -348,7 +416,7 @@ def _prices(
         try:
             price = _price(entry, now, mock=mock)
             if price.by_length:
-                longest = _longest(rubrics[ix], kind, n_units)
+                longest = _longest(rubrics[ix], kind, frame)
                 price = _price(entry, now, mock=mock, max_input_tok=longest)
             prices.append(price)
         except UnpricedModel as exc:
@@ -358,14 +426,21 @@ def _prices(
     return tuple(prices)
 
 
-def _longest(rubric: Rubric, kind: Kind, n_units: int) -> int:
+def _longest(rubric: Rubric, kind: Kind, frame: Frame) -> int:
     """Bound the input tokens of the longest question; a batch holds the whole pool at most."""
-    return max(input_bound(rubric.render(query, FIRST_ATTEMPT)) for query in _asked(kind, n_units))
+    return max(input_bound(rubric.render(query, FIRST_ATTEMPT)) for query in questions(kind, frame))
 
 
-def _asked(kind: Kind, n_units: int, size: int | None = None) -> Iterator[Query]:
-    """Give questions about all units, each once."""
-    size = 1 if kind is Kind.RATE else size or n_units
+def questions(kind: Kind, frame: Frame, size: int | None = None) -> Iterator[Query]:
+    """Give questions about all units, each once; comparisons of all pairs of an item's arms."""
+    if kind is Kind.COMPARE:
+        for item in range(frame.n_items):
+            for arms in combinations(range(frame.n_arms), 2):
+                pair = tuple(frame.unit(item, arm) for arm in arms)
+                yield Query(kind=kind, judge=JudgeIx(0), units=pair)
+        return
+    n_units = frame.n_units
+    size = 1 if kind is Kind.RATE else min(size or n_units, MOST_UNITS)
     for begin in range(0, n_units - size + 1, size):
         units = tuple(map(UnitIx, range(begin, begin + size)))
         yield Query(kind=kind, judge=JudgeIx(0), units=units)
@@ -408,18 +483,21 @@ BYTES_PER_TOKEN = 4
 TOKENS_PER_VERDICT = 20
 """Of a unit in a batch: its id, its verdict and the marks around them."""
 
+FEWEST_PER_VERDICT = 10
+"""Tokens that these hardly ever go without."""
+
 
 def _typical(file: CampaignFile, rubric: Rubric, data: Dataset, *, mock: bool) -> Usage | None:
     """Expect the tokens of a live judge's call, by the words of up to fifty questions."""
     if mock or not data.fields:
         return None
-    kind, n_units = Kind(file.campaign.task.kind), data.frame.n_units
+    kind = Kind(file.campaign.task.kind)
     size = getattr(file.campaign.policy.settings, "batch_size", None)
-    asked = [*islice(_asked(kind, n_units, size), 50)]
+    asked = [*islice(questions(kind, data.frame, size), 50)]
     if not asked:
         return None
     n_bytes = [input_bound(rubric.render(query, FIRST_ATTEMPT)) for query in asked]
-    n_out = 0 if kind is Kind.RATE else TOKENS_PER_VERDICT * len(asked[0].units)
+    n_out = TOKENS_PER_VERDICT * len(asked[0].units) if kind is Kind.RATE_BATCH else 0
     return Usage(input_tok=round(sum(n_bytes) / len(n_bytes) / BYTES_PER_TOKEN), output_tok=n_out)
 
 
@@ -440,6 +518,7 @@ def _panelist(entry: JudgeEntry, price: Price, typical: Usage | None, *, mock: b
         else cost(expected, price.card),
         worst=ceiling_cost(n_in, entry.params.max_output_tokens, price.card),
         repeats=repeats,
+        cap=None if entry.budget_usd is None else Nano(entry.budget_usd),
     )
 
 
@@ -551,6 +630,28 @@ def _adapter(
     return adapter
 
 
+def _rubrics(
+    file: CampaignFile,
+    routes: Sequence[Route],
+    criteria: Sequence[Criterion],
+    seeds: Seeds,
+    data: Dataset,
+) -> list[Rubric]:
+    """Make each judge's rubric; what is wrong with the text all of them say."""
+    problems = _Problems()
+    rubrics = [
+        problems.of(partial(_rubric, file, entry, route, criteria, seeds, data))
+        for entry, route in zip(file.campaign.judges, routes, strict=True)
+    ]
+    if problems:
+        lines = ["" if p.line is None else f" (line {p.line} of the text)" for p in problems]
+        placed = [
+            file.locate(p.path, p.message + line) for p, line in zip(problems, lines, strict=True)
+        ]
+        raise InvalidCampaign([*dict.fromkeys(placed)])
+    return [rubric for rubric in rubrics if rubric is not None]
+
+
 def _rubric(
     file: CampaignFile,
     entry: JudgeEntry,
@@ -560,6 +661,7 @@ def _rubric(
     data: Dataset,
 ) -> Rubric:
     # jinja2 is imported only when needed.
+    from judges.rubrics.compare import Compare  # noqa: PLC0415
     from judges.rubrics.rate import Rate  # noqa: PLC0415
     from judges.rubrics.rate_batch import RateBatch  # noqa: PLC0415
 
@@ -570,6 +672,19 @@ def _rubric(
                 task.rubric,
                 criteria,
                 data.fields,
+                seeds=seeds,
+                max_output_tok=max_output_tok,
+                criteria_order=task.criteria_order,
+                allow_na=task.allow_na,
+                reason=task.output.reason,
+                route=route,
+            )
+        case CompareTask():
+            return Compare(
+                task.rubric,
+                criteria,
+                data.fields,
+                n_arms=data.frame.n_arms,
                 seeds=seeds,
                 max_output_tok=max_output_tok,
                 criteria_order=task.criteria_order,
@@ -603,6 +718,7 @@ def _opened(
     data: Dataset,
     frame: bytes,
     gates: Sequence[Gate],
+    prior: Prior,
     *,
     mock: bool,
     is_mock: bool,
@@ -624,6 +740,7 @@ def _opened(
             "digest": data.digest,
             "n_items": study.frame.n_items,
             "frame": blake2b(frame, digest_size=16).hexdigest(),
+            **({"prior": list(prior.digests)} if prior.digests else {}),
         },
         "recordings": {} if mock else _recordings(campaign.judges),
         **_labels_document(identity, study),
@@ -731,6 +848,8 @@ def _frame_document(data: Dataset) -> bytes:
         "arms": list(frame.arms),
         "cluster": [frame.clusters[c] for c in frame.cluster] if frame.clusters else None,
         "stratum": [frame.strata[s] for s in frame.stratum] if frame.strata else None,
+        # Only where there are some: logs of ungrouped data from before keep their digest.
+        **({"group": [frame.groups[g] for g in frame.group]} if frame.groups else {}),
     }
     return json.dumps(labels, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -745,17 +864,20 @@ class _Analysis:
     design: BaseModel
     estimators: tuple[Callable[[Study], Estimator], ...]
     gates: tuple[Gate, ...]
+    entries: tuple[int, ...]
+    """The place in the file of the entry that each estimator stands under."""
 
 
 def _analysis(file: CampaignFile, study: Study) -> _Analysis:
     campaign = file.campaign
     entries = sorted(campaign.estimate, key=lambda entry: entry is not campaign.primary)
-    design = _completed(campaign.policy.settings, campaign.primary.settings)
-    kinds = {entry.name: entry.kind for entry in entries}
     stop = campaign.stop.model_copy(update={"check": campaign.stop.checking})
-    known = (design, stop, campaign.task, *_blocks(design, study))
+    design = _completed(campaign.policy.settings, campaign.primary.settings, stop)
+    kinds = {entry.name: entry.kind for entry in entries}
+    known = (stop, design, campaign.task, *_blocks(design, study))
     settings = {e.name: _completed(e.settings, *known) for e in entries}
     makers = {name: _maker(kinds[name], settings[name]) for name in settings}
+    places = {entry.name: index for index, entry in enumerate(campaign.estimate)}
     gates, problems = [], []
     for index, entry in enumerate(campaign.gate):
         reads = (entry, settings[entry.estimate], study.criteria, study.frame.arms)
@@ -766,10 +888,16 @@ def _analysis(file: CampaignFile, study: Study) -> _Analysis:
             gates.append(gate)
             for name, (changed, family) in derived.items():
                 makers[name] = _maker(kinds[entry.estimate], changed, family)
+                places[name] = places[entry.estimate]
         problems += [file.locate(f"gate[{index}].{key}", message) for key, message in found]
     if problems:
         raise InvalidCampaign(problems)
-    return _Analysis(design=design, estimators=tuple(makers.values()), gates=tuple(gates))
+    return _Analysis(
+        design=design,
+        estimators=tuple(makers.values()),
+        gates=tuple(gates),
+        entries=tuple(places[name] for name in makers),
+    )
 
 
 class _Block(BaseModel):
@@ -780,7 +908,7 @@ class _Block(BaseModel):
 
 def _blocks(design: BaseModel, study: Study) -> Iterator[BaseModel]:
     if isinstance(design, BatchDesignConfig):
-        yield _Block(block_length=length_of_block(design, study))
+        yield _Block(block_length=length_of_block(design, study.frame))
 
 
 def looks_of(file: CampaignFile, study: Study, cap: Nano | None) -> int:
@@ -797,7 +925,7 @@ def looks_of(file: CampaignFile, study: Study, cap: Nano | None) -> int:
     stop, design = file.campaign.stop, file.campaign.policy.settings
     if not isinstance(design, BatchDesignConfig):
         return stop.every
-    block, n_judges = length_of_block(design, study), len(study.panel)
+    block, n_judges = length_of_block(design, study.frame), len(study.panel)
     if stop.checking != "group_sequential":
         return n_judges * block * max(1, round(stop.every / (n_judges * block)))
     try:
@@ -837,6 +965,8 @@ def _crew(
             target_half_width=campaign.stop.target_half_width,
             min_items=_fewest_items(file, study.frame.n_items),
             gates=analysis.gates if campaign.stop.when == "gate_decided" else (),
+            separates=campaign.stop.separates,
+            max_answers=campaign.stop.max_answers,
         ),
         delivery=Delivery(campaign.policy.delivery),
         n_units=study.frame.n_units,
@@ -872,12 +1002,63 @@ def _completed(settings: BaseModel, *others: BaseModel) -> BaseModel:
     return settings.model_copy(update=found)
 
 
-def _check_start(file: CampaignFile, crew: Crew) -> None:
+def _unbuildable(
+    file: CampaignFile, study: Study, analysis: _Analysis, *, known: Sequence[Problem] = ()
+) -> Iterator[Problem]:
+    """Build policy and estimates one by one, and name what they refuse of this study.
+
+    What is known to have a problem is left out: it would say the same in other words.
+    """
+    campaign = file.campaign
+    cap = None if campaign.budget.usd is None else Nano(campaign.budget.usd)
+    study = replace(study, cap=cap)
+    policy = find("policies", campaign.policy.kind)
+    parts: list[tuple[str, BaseModel, Callable[[Study], object]]] = [
+        ("policy", campaign.policy.settings, partial(policy.build, analysis.design))
+    ]
+    for index, maker in zip(analysis.entries, analysis.estimators, strict=True):
+        parts.append((f"estimate[{index}]", campaign.estimate[index].settings, maker))
+    wrong = {_owner(problem.path) for problem in known}
+    for place, settings, make in parts:
+        if place in wrong:
+            continue
+        try:
+            make(study)
+        except ValueError as exc:
+            at, message = _addressed(str(exc), place, settings)
+            if _owner(at) not in wrong:
+                wrong.add(_owner(at))
+                yield file.locate(at, message)
+
+
+def _owner(path: str) -> str:
+    """Give the part of a path that names a section, or an entry of one."""
+    return path.partition(".")[0]
+
+
+def _addressed(text: str, place: str, settings: BaseModel) -> tuple[str, str]:
+    """Part what a plug-in says into a path and what is wrong there.
+
+    It begins with one of the plug-in's own keys, or with the path of another field; what does not is
+    about its kind.
+    """
+    key, _, message = text.partition(": ")
+    first = _owner(key)
+    if first in type(settings).model_fields:
+        return f"{place}.{key}", message
+    if first in Campaign.model_fields and "." in key:
+        return key, message
+    return f"{place}.kind", text
+
+
+def _check_start(file: CampaignFile, crew: Crew, study: Study, analysis: _Analysis) -> None:
     """Build everything once and take the first decision, so that nothing of it can fail later."""
     try:
         state = State(crew)
     except ValueError as exc:
-        raise InvalidCampaign([Problem(file=str(file.path), message=str(exc))]) from exc
+        unplaced = Problem(file=str(file.path), message=str(exc))
+        problems = _Problems(_unbuildable(file, study, analysis)) or _Problems([unplaced])
+        raise problems.refusal(file) from exc
     state.apply(crew.opened)
     first = decide(state)
     # What is kept from earlier runs needs no money, and only a run can tell.

@@ -27,7 +27,7 @@ from orchestrator import atomic
 from orchestrator.core.errors import ConfigError
 from orchestrator.core.judge import Judge
 from orchestrator.core.ports import Reading, Unreadable
-from orchestrator.core.query import Judged, Observation, Query
+from orchestrator.core.query import Judged, Observation, Preference, Query
 from orchestrator.core.scale import Criterion, ScaleType
 from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Chat, Finish, Json, Origin, Reply, Route
 from orchestrator.store.codec import decode_reply, digest, encode_reply
@@ -83,7 +83,8 @@ def _verdict(
     if route is Route.LOGPROB:
         return "".join(reply.text.split(maxsplit=1)[:1])  # the label; the rest is in `alternatives`
     said = {
-        criteria[seen.criterion].name: _value(seen.value, criteria[seen.criterion].scale.type)
+        criteria[seen.criterion].name: seen.preference
+        or _value(seen.value, criteria[seen.criterion].scale.type)
         for seen in observations
     }
     text = json.dumps(said, ensure_ascii=False)
@@ -419,11 +420,19 @@ class CachedVerdicts:
         return None if isinstance(reading, Unreadable) else (reply, reading)
 
     def _values(self, observations: Sequence[Observation]) -> dict[tuple[int, int], float | None]:
-        """Give the verdicts by unit and criterion, those of one unit in the order of criteria."""
+        """Give the verdicts by unit and criterion, those of one unit in the order of criteria.
+
+        A preference is what it is worth to the answer shown first.
+        """
         return {
-            (seen.unit, seen.criterion): seen.value
+            (seen.unit, seen.criterion): (
+                seen.value if seen.preference is None else _WORTH[seen.preference]
+            )
             for seen in sorted(observations, key=lambda seen: (seen.unit, seen.criterion))
         }
+
+
+_WORTH = {Preference.FIRST: 1.0, Preference.TIE: 0.5, Preference.SECOND: 0.0}
 
 
 def copies(fields: Sequence[Mapping[str, str | Chat]]) -> list[int]:

@@ -32,11 +32,7 @@ from pydantic_core import CoreSchema
 
 from orchestrator.core.errors import ConfigError
 from orchestrator.gates import GateEntry
-from orchestrator.planned import (
-    PLANNED,
-    CheckTask,
-    CompareTask,
-)
+from orchestrator.planned import PLANNED, CheckTask
 from orchestrator.quantities import (
     Count,
     Duration,
@@ -53,7 +49,7 @@ from orchestrator.quantities import (
     Usd,
 )
 from orchestrator.registry import Group, find, known
-from orchestrator.task import RateBatchTask, RateTask
+from orchestrator.task import CompareTask, RateBatchTask, RateTask
 from orchestrator.wording import seen
 
 # --- plug-ins ----------------------------------------------------------------------------------
@@ -535,6 +531,7 @@ class Stop(Model):
     every: Count = 25
     target_half_width: Annotated[float, Field(gt=0)] | None = None
     of: Literal["primary", "every_arm"] = "primary"
+    separate: Literal["leader", "ranking"] | None = None
     min_items: Count = 20
     max_answers: Count | None = None
     confidence: Level = 0.95
@@ -544,6 +541,11 @@ class Stop(Model):
         """How it is checked; a rule of looks implies group_sequential."""
         return "group_sequential" if self.rule is not None else self.check
 
+    @property
+    def separates(self) -> Literal["leader", "ranking"] | None:
+        """What of a ranking is to be proved: its leader, unless every pair is asked for."""
+        return self.separate or "leader" if self.when == "ranking_separated" else None
+
     def contradictions(self) -> Iterable[tuple[Loc, str]]:
         """Want a target where one is named, and one way of checking."""
         given = self.model_fields_set
@@ -551,6 +553,8 @@ class Stop(Model):
             yield ("target_half_width",), "missing; when: target wants one"
         if self.when != "target" and self.target_half_width is not None:
             yield ("target_half_width",), f"when: {self.when} never reads it"
+        if self.separate is not None and self.when != "ranking_separated":
+            yield ("separate",), f"when: {self.when} never reads it"
         if "check" in given and self.check != self.checking:
             yield ("check",), f"rule: {self.rule} implies group_sequential, not {self.check}"
 
@@ -576,6 +580,11 @@ class Shutdown(Model):
     """How long calls under way are waited for once the run is interrupted."""
 
     grace: Duration = 30.0
+
+
+def truth_column(judges: Iterable[Judge]) -> str | None:
+    """Name the column that holds the truth of mock judges, None where it is synthetic."""
+    return next((judge.truth for judge in judges if judge.truth is not None), None)
 
 
 class Campaign(Model):
@@ -621,4 +630,4 @@ class Campaign(Model):
     @property
     def truth_column(self) -> str | None:
         """The column that holds the truth of mock judges, None where it is synthetic."""
-        return next((judge.truth for judge in self.judges if judge.truth is not None), None)
+        return truth_column(self.judges)

@@ -14,11 +14,13 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from orchestrator.campaign_file import BUILT_IN, Campaign, Keep
+from orchestrator.campaign_file import BUILT_IN, Campaign, Keep, truth_column
 from orchestrator.consistency import cautions, disagreements
 from orchestrator.core.errors import InvalidCampaign, Problem
+from orchestrator.core.frame import Frame
 from orchestrator.core.scale import COMPOSITE
 from orchestrator.core.wire import Json
+from orchestrator.data import read_data
 from orchestrator.document import Document, dump, override, parse
 from orchestrator.quantities import Loc, dotted, undotted
 from orchestrator.task import DEFAULT_CRITERION
@@ -61,7 +63,12 @@ def _copy_places(document: Document, source: Loc, target: Loc) -> None:
 
 def _imply(data: dict[str, Any]) -> None:
     """Write down what is meant where nothing is said."""
-    data["estimate"] = data.get("estimate", []) or [{"name": "scores", "kind": "score_means"}]
+    is_of_pairs = _mapping(data.get("task")).get("kind") == "compare"
+    data["estimate"] = data.get("estimate", []) or [
+        {"name": "ranking", "kind": "bradley_terry"}
+        if is_of_pairs
+        else {"name": "scores", "kind": "score_means"}
+    ]
     judges = [judge for judge in _list(data.get("judges")) if isinstance(judge, dict)]
     for judge in judges:
         adapter = judge.get("adapter")
@@ -126,14 +133,16 @@ _IS_THERE: dict[str, Callable[[Path], bool]] = {
 _SCHEME = "file://"
 
 
-def _open_files(document: Document, base: Path) -> None:
-    """Make every path absolute, and read the texts that are given as files."""
+def _open_files(document: Document, base: Path) -> Iterator[Path]:
+    """Make every path absolute, read the texts that are given as files, and give what is read."""
     for pattern, role in _FILES.items():
         for loc, holder, key in _matches(document.data, pattern):
             text = holder[key]
             if not isinstance(text, str):
                 continue
             if role == "text":
+                if text.startswith(_SCHEME):
+                    yield base / text.removeprefix(_SCHEME)
                 try:
                     holder[key] = _text(text, base)
                 except (OSError, ValueError) as exc:
@@ -142,6 +151,8 @@ def _open_files(document: Document, base: Path) -> None:
                 continue
             path = base / text
             holder[key] = str(path)
+            if role != "later":
+                yield path
             if not _IS_THERE[role](path):
                 what = "path" if role == "path" else "file"
                 document.problems.append(
@@ -199,11 +210,13 @@ def _matches(data: Any, pattern: str) -> Iterator[_Match]:
 class CampaignFile:
     """A valid campaign with the places of its fields.
 
-    `warnings` are fields that are allowed and probably not meant.
+    `reads` are the files it is made from, itself the first. `warnings` are fields that are allowed
+    and probably not meant.
     """
 
     campaign: Campaign
     path: Path
+    reads: tuple[Path, ...]
     warnings: tuple[Problem, ...]
     _document: Document
 
@@ -270,7 +283,13 @@ OPERATIONAL: dict[str, str] = {
 }
 """What may change while a run goes on, and why; everything else is identity."""
 
-_LATER = {"carry_over": 0.0, "batch_sd": 0.0, "log_odds": False}
+_LATER = {
+    "carry_over": 0.0,
+    "batch_sd": 0.0,
+    "log_odds": False,
+    "discrimination": 1.0,
+    "nu": 0.0,
+}
 """Keys of mock judges that came later, with what earlier ones did: logs of those keep their digest."""
 
 _TEXTS = tuple(pattern for pattern, role in _FILES.items() if role == "text")
@@ -311,13 +330,15 @@ def load_campaign(
     for dotted_path, value in (overrides or {}).items():
         override(document, dotted_path, value)
     _share_defaults(document)
-    _open_files(document, path.absolute().parent)
+    reads = (path.absolute(), *_open_files(document, path.absolute().parent))
     _imply(document.data)
     campaign = _validated(document)
     if campaign is None or document.problems:
-        raise InvalidCampaign(_in_order(document))
+        raise InvalidCampaign(in_order(document.problems, document.file))
     warnings = tuple(document.problem(undotted(at), why) for at, why in cautions(campaign))
-    return CampaignFile(campaign=campaign, path=path, warnings=warnings, _document=document)
+    return CampaignFile(
+        campaign=campaign, path=path, reads=reads, warnings=warnings, _document=document
+    )
 
 
 def _read(path: Path) -> Document:
@@ -332,7 +353,11 @@ def _read(path: Path) -> Document:
 
 
 def _validated(document: Document) -> Campaign | None:
-    """Validate each section, then what goes together among those that are valid."""
+    """Validate each section, then what goes together among those that are valid.
+
+    A file that is refused is held against its data too, so that all its problems are named at once;
+    one that is not is held against them by who runs it.
+    """
     data = document.data
     sections: dict[str, Any] = {
         name: field.get_default(call_default_factory=True)
@@ -345,10 +370,29 @@ def _validated(document: Document) -> Campaign | None:
     except ValidationError as error:
         document.problems += [document.problem(*refusal) for refusal in translated(error, data)]
     document.problems += [document.problem(loc, message) for loc, message in _repeated_names(data)]
+    if document.problems or any(disagreements(sections)):
+        sections |= _frame(document, sections)
     document.problems += [
         document.problem(undotted(at), message) for at, message in disagreements(sections)
     ]
     return campaign
+
+
+def _frame(document: Document, sections: Mapping[str, Any]) -> dict[str, Frame]:
+    """Read which units there are, where the file says rightly where."""
+    if "data" not in sections or any(p.path.startswith("data") for p in document.problems):
+        return {}
+    try:
+        data = read_data(
+            sections["data"],
+            base=Path(document.file).absolute().parent,
+            truth=truth_column(sections.get("judges", ())),
+            locate=lambda at, message: document.problem(undotted(at), message),
+        )
+    except InvalidCampaign as exc:
+        document.problems += exc.problems
+        return {}
+    return {"frame": data.frame}
 
 
 def _names(data: dict[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -383,11 +427,11 @@ def _repeated_names(data: dict[str, Any]) -> Iterator[tuple[Loc, str]]:
                 yield (*loc, index, "name"), f"{seen(name)} is the name of {same} already"
 
 
-def _in_order(document: Document) -> list[Problem]:
-    """Sort by place, the file before overrides, and say nothing twice."""
-    problems = dict.fromkeys(document.problems)
+def in_order(problems: Iterable[Problem], file: str) -> list[Problem]:
+    """Sort by place, those of the campaign file before others, and say nothing twice."""
     return sorted(
-        problems, key=lambda p: (p.file != document.file, p.file, p.line or 0, p.column or 0)
+        dict.fromkeys(problems),
+        key=lambda p: (p.file != file, p.file, p.line or 0, p.column or 0),
     )
 
 

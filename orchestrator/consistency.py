@@ -1,4 +1,7 @@
-"""What of different sections of a campaign file goes together, and what is probably not meant."""
+"""What of different sections of a campaign file goes together, and what is probably not meant.
+
+The units that the data hold are a section too, once they are read.
+"""
 
 from __future__ import annotations
 
@@ -20,30 +23,36 @@ from orchestrator.campaign_file import (
     System,
     Task,
 )
+from orchestrator.core.frame import Frame
 from orchestrator.core.scale import COMPOSITE, ScaleType
 from orchestrator.gates import GateEntry, misfits
 from orchestrator.planned import PLANNED
 from orchestrator.wording import did_you_mean, seen
+from policies.batch_design import BatchDesignConfig, length_of_block
 
 
 def disagreements(sections: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Name the fields of different sections that don't go together, each with what is wrong.
 
-    A check runs when the sections that it reads are there.
+    A check runs when the sections that it reads are there; `frame` is the sampling frame.
     """
     for check, reads in _CHECKS.items():
         if sections.keys() >= set(reads):
             yield from check(*(sections[name] for name in reads))
 
 
-def _money(judges: tuple[Judge, ...], budget: Budget, policy: Policy) -> Iterator[tuple[str, str]]:
+def _money(
+    judges: tuple[Judge, ...], budget: Budget, policy: Policy, stop: Stop
+) -> Iterator[tuple[str, str]]:
     priced = next((judge.name for judge in judges if not judge.is_free), None)
-    limits = (budget.max_requests, budget.max_tokens, budget.wall_clock)
+    limits = (budget.max_requests, budget.max_tokens, budget.wall_clock, stop.max_answers)
+    keys = type(policy.settings).model_fields
     if priced is not None and budget.usd is None:
         yield "budget.usd", f"missing; judge {seen(priced)} is not free"
-    ends = getattr(policy.settings, "max_repeats", None) or _weighs_prices(policy)
-    if priced is None and not any(limits) and not ends:
-        yield "budget", _ENDLESS
+    ends = getattr(policy.settings, "max_repeats", None) or "blocks" in keys
+    if priced is None and not any(limits) and not ends and not _weighs_prices(policy):
+        own = ", or policy.max_repeats" if "max_repeats" in keys else ""
+        yield "budget", f"{_ENDLESS}{own}"
 
 
 def _weighs_prices(policy: Policy) -> bool:
@@ -108,7 +117,15 @@ def _material(judges: tuple[Judge, ...], data: Data) -> Iterator[tuple[str, str]
 def _pairs(data: Data, systems: tuple[System, ...], task: Task) -> Iterator[tuple[str, str]]:
     arms = [system.name for system in systems] or data.arm_names
     if task.kind == "compare" and arms is not None and len(arms) < 2:
-        yield "data.arms", "compare wants two arms or more"
+        yield "data.arms", _ALONE
+    if task.kind != "compare" and data.prior_judgments:
+        message = f"judgments of earlier runs are taken in by compare, and task.kind is {task.kind}"
+        yield "data.prior_judgments", message
+
+
+def _pairs_there(data: Data, frame: Frame, task: Task) -> Iterator[tuple[str, str]]:
+    if task.kind == "compare" and data.arm is not None and frame.n_arms < 2:
+        yield "data.arm", f"{_ALONE}, and all rows have {seen(frame.arms[0])}"
 
 
 def _batches(
@@ -130,20 +147,83 @@ def _batches(
     if size is not None and size > MOST_UNITS:
         yield "policy.batch_size", f"a call names at most {MOST_UNITS} units, not {size:,}"
     for index, entry in enumerate(estimate):
-        if _models_order(entry) and not is_batched:
+        if _models_order(entry) and task.kind not in {"rate_batch", "compare"}:
             message = f"markov_glmm reads the batches of rate_batch, and task.kind is {task.kind}"
             yield f"estimate[{index}].kind", message
+
+
+def _comparisons(
+    task: Task, policy: Policy, estimate: tuple[EstimateEntry, ...], labels: Labels | None
+) -> Iterator[tuple[str, str]]:
+    """Keep together what asks comparisons and what reads them."""
+    if task.kind != "compare":
+        return
+    if policy.kind in _ONE_UNIT and policy.kind not in _IN_PAIRS:
+        wanted = " or ".join(_IN_PAIRS)
+        yield "policy.kind", f"{policy.kind} asks about one unit a call; compare wants {wanted}"
+    for index, entry in enumerate(estimate):
+        if entry.kind in _OF_UNITS:
+            message = (
+                f"{entry.kind} reads verdicts on units; compare wants bradley_terry or bt_tensor"
+            )
+            yield f"estimate[{index}].kind", message
+    if labels is not None:
+        yield "labels.path", "labels are verdicts on units, and compare asks about pairs of them"
+
+
+def _recorded(judges: tuple[Judge, ...], task: Task) -> Iterator[tuple[str, str]]:
+    """Refuse recordings that hold nothing of what is asked."""
+    if task.kind == "rate_batch":
+        for index, judge in enumerate(judges):
+            if judge.adapter == "recorded":
+                yield f"judges[{index}].adapter", _SINGLE
+
+
+def _counted(
+    judges: tuple[Judge, ...],
+    budget: Budget,
+    policy: Policy,
+    stop: Stop,
+    estimate: tuple[EstimateEntry, ...],
+) -> Iterator[tuple[str, str]]:
+    """Want a number of blocks that is known, given or by the cap, and one course for all parts."""
+    if policy.kind != "batch_design":
+        return
+    blocks = policy.settings.blocks
+    if blocks == "auto" and all(judge.is_free for judge in judges):
+        is_planned = any(judge.planning_usd_per_call for judge in judges)
+        if budget.usd is None or not is_planned:
+            lacks = "judges are free" if not is_planned else "it is missing"
+            message = f"auto is what budget.usd pays for, and {lacks}; wants a number"
+            yield "policy.blocks", message
+    check = policy.settings.check
+    if check not in {None, stop.checking}:
+        message = f"{check}, and that of the stop rule, which it follows, is {stop.checking}"
+        yield "policy.check", f"{message}: leave it out"
+    for index, entry in enumerate(estimate):
+        own = getattr(entry.settings, "blocks", None)
+        if own not in {None, blocks}:
+            message = f"{own}, and policy.blocks, which it follows, is {blocks}: leave it out"
+            yield f"estimate[{index}].blocks", message
 
 
 def _yes(task: Task, estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str]]:
     """Want a line between no and yes where one is read."""
     if task.kind != "rate_batch":
         return
-    scale, line = task.criteria_values()[0].scale, task.accept_from
+    scale = task.criteria_values()[0].scale
     ends = f"above {scale.low:g} and up to {scale.high:g}, where the scale is"
-    if line is not None and not scale.low < line <= scale.high:
-        yield "task.accept_from", f"{line:g} is no verdict that parts the others; wants one {ends}"
-    if scale.type is ScaleType.BOOLEAN or line is not None:
+    own = {f"estimate[{index}]": entry.settings for index, entry in enumerate(estimate)}
+    for key, settings in {"task": task, **own}.items():
+        line = getattr(settings, "accept_from", None)
+        if line is None:
+            continue
+        if scale.type is ScaleType.BOOLEAN:
+            yield f"{key}.accept_from", "a boolean scale has its yes, so this is never read"
+        elif not scale.low < line <= scale.high:
+            message = f"{line:g} is no verdict that parts the others; wants one {ends}"
+            yield f"{key}.accept_from", message
+    if scale.type is ScaleType.BOOLEAN or task.accept_from is not None:
         return
     for entry in estimate:
         if _models_order(entry) and getattr(entry.settings, "accept_from", None) is None:
@@ -168,7 +248,8 @@ def _looks(
     primary = next((entry for entry in estimate if entry.primary), estimate[0])
     for index, entry in enumerate(estimate):
         if entry.kind not in _WITHOUT_LOOKS:
-            if entry is primary and _models_order(entry) and entry.settings.contrast is None:
+            is_read = entry is primary and stop.when != "ranking_separated"
+            if is_read and _models_order(entry) and entry.settings.contrast is None:
                 yield key, "planned looks want a contrast of the primary estimate, and it has none"
         elif entry is primary or entry.name in gated:
             which = "the primary estimate" if entry is primary else f"estimate {seen(entry.name)}"
@@ -194,6 +275,25 @@ def _gated(
         own = getattr(entry.settings, "check", None)
         if own == "end" and entry.name in {one.estimate for one in gate}:
             yield f"estimate[{index}].check", _PEEKING
+
+
+def _ranked(stop: Stop, estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str]]:
+    """A ranking that ends the run wants an estimate that ranks, and claims that hold at every look."""
+    if stop.when != "ranking_separated":
+        return
+    index = next((i for i, entry in enumerate(estimate) if entry.primary), 0)
+    primary = estimate[index]
+    if primary.kind in _WITHOUT_RANKING:
+        yield "stop.when", f"ranking_separated wants a ranking, and {primary.kind} makes none"
+    elif _models_order(primary) and primary.settings.contrast is not None:
+        yield "stop.when", "ranking_separated wants a ranking; with a contrast there is none"
+    elif _models_order(primary) and stop.separates == "ranking":
+        yield "stop.separate", "markov_glmm separates the leader alone"
+    own = getattr(primary.settings, "check", None)
+    if stop.checking == "end" and own is None:
+        yield "stop.check", _PEEKING_RANKS
+    elif own == "end":
+        yield f"estimate[{index}].check", _PEEKING_RANKS
 
 
 def _gates(
@@ -242,8 +342,93 @@ def _targets(
         for side in ("arm", "baseline"):
             named = getattr(contrast, side)
             if named not in arms:
-                hint = did_you_mean(named, arms)
+                hint = did_you_mean(named, arms) if any(arms) else "; there are no arms"
                 yield f"estimate[{index}].contrast.{side}", f"no arm is named {seen(named)}{hint}"
+
+
+def _pool(
+    frame: Frame, task: Task, policy: Policy, estimate: tuple[EstimateEntry, ...]
+) -> Iterator[tuple[str, str]]:
+    """Hold a design of batches, and what models them, against the units that there are."""
+    if task.kind != "rate_batch":
+        return
+    n_units, design = frame.n_units, policy.settings
+    if n_units < 2:
+        yield "data", "rate_batch wants two units or more in a call, and there is one"
+    given = getattr(design, "batch_size", None)
+    size = given or n_units
+    if n_units < size <= MOST_UNITS:
+        yield "policy.batch_size", f"{size:,} is more than the {n_units:,} units that there are"
+    elif given is None and size > MOST_UNITS:
+        message = f"missing; a call names at most {MOST_UNITS} units, and there are {n_units:,}"
+        yield "policy.batch_size", message
+    length = None
+    if isinstance(design, BatchDesignConfig):
+        yield from _balance(frame, design)
+        length = length_of_block(design, frame)
+    for index, entry in enumerate(estimate):
+        if not _models_order(entry):
+            continue
+        lags, own = entry.settings.lags, entry.settings.block_length
+        if lags >= max(size, 2):
+            message = f"{lags} is farther back than batches of {size} go; wants at most {size - 1}"
+            yield f"estimate[{index}].lags", message
+        if own is not None and length is not None and own != length:
+            message = (
+                f"{own}, and blocks of the policy, which it follows, have {length}: leave it out"
+            )
+            yield f"estimate[{index}].block_length", message
+
+
+def _balance(frame: Frame, design: BatchDesignConfig) -> Iterator[tuple[str, str]]:
+    """Refuse to balance what does not differ, or an order that is not designed."""
+    if design.balance == "none":
+        return
+    if design.design == "fixed":
+        yield "policy.balance", "fixed takes the file's order as it is; wants none, or shuffle"
+    elif frame.groups:
+        if len(frame.groups) == 1:
+            message = f"all items are of one group, {seen(frame.groups[0])}; wants none"
+            yield "policy.balance", message
+    elif frame.n_arms == 1:
+        yield "policy.balance", "there are neither groups nor arms: set data.group, or leave it out"
+
+
+def _contrasts(frame: Frame, estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str]]:
+    """Look up what estimates compare among the groups and arms of the data."""
+    for index, entry in enumerate(estimate):
+        yield from _looked_up(frame, entry.settings, f"estimate[{index}]")
+
+
+def _contrast_of_policy(frame: Frame, policy: Policy) -> Iterator[tuple[str, str]]:
+    """Look up what a policy plans for among the arms of the data."""
+    yield from _looked_up(frame, policy.settings, "policy")
+
+
+def _looked_up(frame: Frame, settings: object, key: str) -> Iterator[tuple[str, str]]:
+    contrast = getattr(settings, "contrast", None)
+    if contrast is None:
+        return
+    group, arm = (getattr(contrast, side, None) for side in ("group", "arm"))
+    what, known = ("arm", frame.arms) if group is None else ("group", frame.groups)
+    for side, name in {what: group or arm, "baseline": contrast.baseline}.items():
+        if known and name not in known:
+            hint = did_you_mean(name, known) if any(known) else "; there are no arms"
+            yield f"{key}.contrast.{side}", f"no {what} is named {seen(name)}{hint}"
+        elif (
+            known
+            and getattr(settings, "inference", None) == "items"
+            and _n_units(frame, what, name) < 2
+        ):
+            message = f"items wants two units or more on each side, and {seen(name)} has one"
+            yield f"{key}.inference", message
+
+
+def _n_units(frame: Frame, what: str, name: str) -> int:
+    """Count the units of a group or an arm."""
+    if what == "arm":
+        return frame.n_items
+    return int((frame.group == frame.groups.index(name)).sum()) * frame.n_arms
 
 
 def _one_confidence(
@@ -253,6 +438,7 @@ def _one_confidence(
     primary = next((entry for entry in estimate if entry.primary), estimate[0])
     read = {
         "target": [primary],
+        "ranking_separated": [primary],
         "gate_decided": [e for e in estimate if e.name in {g.estimate for g in gate}],
     }
     if "confidence" not in stop.model_fields_set:
@@ -276,31 +462,48 @@ def _one_truth(judges: tuple[Judge, ...]) -> Iterator[tuple[str, str]]:
 
 
 _ENDLESS = (
-    "every judge is free, so the run wants an end: "
-    "budget.max_requests, budget.wall_clock or policy.max_repeats"
+    "every judge is free, so the run wants an end: one of budget.max_requests, budget.max_tokens, "
+    "budget.wall_clock, stop.max_answers"
 )
 _IDENTICAL = (
     "repeats at temperature 0 are the same answer again; "
     "wants policy.max_repeats: 1 or policy.allow_identical_repeats: true"
 )
+_SINGLE = (
+    "recordings hold verdicts on units one by one, and rate_batch asks about several at once; "
+    "verdicts given in batches are read by `sortition estimate`"
+)
 _ONE_UNIT = ("uniform", "two_phase", "est_ivwe", "active_pairwise", "subsample")
+_ALONE = "compare wants two arms or more"
+_IN_PAIRS = ("uniform", "active_pairwise")
+_OF_UNITS = ("score_means", "markov_glmm", "exchangeable")
 _WITHOUT_LOOKS = ("score_means", "bradley_terry", "bt_tensor", "exchangeable")
+_WITHOUT_RANKING = ("score_means", "bt_tensor", "exchangeable")
+_PEEKING_RANKS = "a ranking that ends the run is read at every look; wants anytime, not end"
 _PEEKING = "a gate that ends the run is read at every look; wants anytime, not end"
 _CHECKS: dict[Callable[..., Iterator[tuple[str, str]]], tuple[str, ...]] = {
-    _money: ("judges", "budget", "policy"),
+    _money: ("judges", "budget", "policy", "stop"),
     _repeats: ("judges", "policy"),
     _judges_of_policy: ("judges", "policy"),
     _prices: ("judges", "budget", "policy"),
     _anchors: ("policy", "estimate", "labels"),
     _material: ("judges", "data"),
     _pairs: ("data", "systems", "task"),
+    _pairs_there: ("data", "frame", "task"),
     _batches: ("task", "policy", "estimate"),
+    _comparisons: ("task", "policy", "estimate", "labels"),
+    _recorded: ("judges", "task"),
+    _counted: ("judges", "budget", "policy", "stop", "estimate"),
     _yes: ("task", "estimate"),
+    _pool: ("frame", "task", "policy", "estimate"),
     _looks: ("stop", "gate", "estimate"),
     _gated: ("stop", "gate", "estimate"),
+    _ranked: ("stop", "estimate"),
     _gates: ("gate", "estimate", "data", "systems", "task"),
     _one_primary: ("estimate",),
     _targets: ("estimate", "data", "systems", "task"),
+    _contrasts: ("frame", "estimate"),
+    _contrast_of_policy: ("frame", "policy"),
     _one_confidence: ("stop", "estimate", "gate"),
     _one_truth: ("judges",),
 }

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +36,7 @@ class Dataset:
     frame : items, arms, clusters, strata, groups, weights
     fields : one mapping a unit, in the frame's order, all with the same names
     truth : (n_units,) float64, known truth of mock campaigns; None where no column holds it
+    numbers : (n_units,) float64 of each further column that was asked for
     losses : items that each arm has and some other arm lacks; they are left out
     digest : sha256 over everything above but the losses
     warnings : what was odd and harmless
@@ -47,6 +48,7 @@ class Dataset:
     losses: Mapping[str, int]
     digest: str
     warnings: tuple[Problem, ...]
+    numbers: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
 def read_data(
@@ -54,13 +56,15 @@ def read_data(
     *,
     base: Path,
     truth: str | None = None,
+    numbers: Mapping[str, str] | None = None,
     locate: Callable[[str, str], Problem] = lambda path, message: Problem(
         path=path, message=message
     ),
 ) -> Dataset:
     """Read the files that a campaign names, relative to `base`.
 
-    `truth` names the column of the known truth. `locate` makes a problem at a field of the
+    `truth` names the column of the known truth, `numbers` further columns of numbers, each by the key
+    of the campaign file that wants it. `locate` makes a problem at a field of the
     campaign file, for columns that no row has.
 
     Raises
@@ -69,7 +73,7 @@ def read_data(
         With every problem of every file: duplicate ids, missing and empty fields, bad numbers,
         lines that can't be read, unknown columns, arms that share no item.
     """
-    reader = _Reader(spec, base, truth, locate)
+    reader = _Reader(spec, base, truth, numbers or {}, locate)
     if spec.files:
         for arm, path in spec.files.items():
             reader.read(path, arms=(arm,))
@@ -92,8 +96,14 @@ def sample(dataset: Dataset, n: int, *, seeds: Seeds) -> Dataset:
     part = frame_part(frame, kept)
     fields = tuple(dataset.fields[unit] for unit in units)
     truth = None if dataset.truth is None else dataset.truth[units]
+    numbers = {name: column[units] for name, column in dataset.numbers.items()}
     return replace(
-        dataset, frame=part, fields=fields, truth=truth, digest=_digest(part, fields, truth)
+        dataset,
+        frame=part,
+        fields=fields,
+        truth=truth,
+        numbers=numbers,
+        digest=_digest(part, fields, truth, numbers),
     )
 
 
@@ -132,6 +142,7 @@ class _Unit(NamedTuple):
     labels: tuple[str | float | None, ...]
     fields: Mapping[str, str | Chat]
     truth: float
+    numbers: tuple[float, ...]
 
 
 _LABELS = ("cluster", "strata", "group", "weight")
@@ -141,17 +152,23 @@ class _Reader:
     """Reads rows into units, and joins the units of all arms."""
 
     def __init__(
-        self, spec: Data, base: Path, truth: str | None, locate: Callable[[str, str], Problem]
+        self,
+        spec: Data,
+        base: Path,
+        truth: str | None,
+        numbers: Mapping[str, str],
+        locate: Callable[[str, str], Problem],
     ) -> None:
         self._spec = spec
         self._arm_fields = spec.arm_fields
         self._base = base.absolute()
         self._truth = truth
+        self._numbers = tuple(dict.fromkeys(numbers.values()))
         self._locate = locate
         self._problems = Problems()
         self._warnings = Problems()
         self._units: dict[str, dict[str, _Unit]] = {}
-        self._columns = dict(_columns(spec, truth))
+        self._columns = {**dict(_columns(spec, truth)), **numbers}
         self._absent: set[str] = set()
 
     def read(self, path: Path, arms: tuple[str, ...]) -> None:
@@ -186,10 +203,11 @@ class _Reader:
             self._number(row, spec.weight, above=0.0),
         )
         truth = self._number(row, self._truth)
+        numbers = tuple(self._number(row, column) for column in self._numbers)
         fields = self._fields(row, spec.fields)
         for arm in arms:
             own = self._fields(row, self._arm_fields.get(arm, {}))
-            unit = _Unit(row, labels, fields | own, truth)
+            unit = _Unit(row, labels, fields | own, truth, numbers)
             first = self._units.setdefault(arm, {}).setdefault(item or "", unit)
             if item and first is not unit and arm == arms[0]:
                 line = "" if first.row.line is None else f" (line {first.row.line})"
@@ -296,13 +314,18 @@ class _Reader:
         units = [units[item] for item in items for units in by_arm]
         fields = tuple(unit.fields for unit in units)
         truth = np.array([unit.truth for unit in units]) if self._truth else None
+        numbers = {
+            name: np.array([unit.numbers[index] for unit in units])
+            for index, name in enumerate(self._numbers)
+        }
         return Dataset(
             frame=frame,
             fields=fields,
             truth=truth,
             losses=losses,
-            digest=_digest(frame, fields, truth),
+            digest=_digest(frame, fields, truth, numbers),
             warnings=self._warnings.listed(),
+            numbers=numbers,
         )
 
     def _compare(self, units: Sequence[_Unit]) -> None:
@@ -340,7 +363,10 @@ def _columns(spec: Data, truth: str | None) -> Iterator[tuple[str, str]]:
 
 
 def _digest(
-    frame: Frame, fields: Sequence[Mapping[str, str | Chat]], truth: NDArray[np.float64] | None
+    frame: Frame,
+    fields: Sequence[Mapping[str, str | Chat]],
+    truth: NDArray[np.float64] | None,
+    numbers: Mapping[str, NDArray[np.float64]],
 ) -> str:
     """Digest everything that a campaign reads, however the files spell it."""
     digest = sha256()
@@ -358,6 +384,7 @@ def _digest(
         item, arm = divmod(unit, frame.n_arms)
         about = [column[item] for column in labels]
         row = [frame.items[item], frame.arms[arm], *about, weights[item], truths[unit]]
+        row += [float(numbers[name][unit]) for name in sorted(numbers)]
         digest.update(_CANONICAL.encode([*row, fields[unit]]).encode())
     return digest.hexdigest()
 

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from estimators.bt_ties import Ties
 from estimators.score_means import Contrast, ScoreMeansConfig, fit_score_means
 from orchestrator import suspicious
 from orchestrator.core.errors import ConfigError, Problem
@@ -37,11 +38,16 @@ from orchestrator.sequences import PARTS as SEQUENCE_PARTS
 from orchestrator.sequences import YES_NO, estimates_of, naive_of, read_sequence
 from orchestrator.suspicious import Part
 from orchestrator.tables import Columns, Problems, read_columns
+from orchestrator.votes import PARTS as VOTE_PARTS
+from orchestrator.votes import PREFERENCE, read_votes
+from orchestrator.votes import estimates_of as votes_estimates
+from orchestrator.votes import naive_of as votes_naive
 from orchestrator.wording import did_you_mean, seen
 
 RATED, IN_SEQUENCE = "score_means", "markov_glmm"
+IN_PAIRS, BY_CATEGORY = "bradley_terry", "bt_tensor"
 """The kinds of estimate that can be made of a table so far, the first one preferred."""
-BUILT = (RATED, IN_SEQUENCE)
+BUILT = (RATED, IN_SEQUENCE, IN_PAIRS, BY_CATEGORY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +61,8 @@ class Request:
     scales : criterion to its ends; the key None is for all that are not named
     contrast : `ARM:BASELINE`, a paired difference
     confidence, per, population, target : as in `ScoreMeansConfig`
+    accept_from : of verdicts in sequence, the lowest number that is a yes; None: they are yes or no
+    ties : of comparisons, what a tie counts as
     """
 
     kind: str | None = None
@@ -65,6 +73,8 @@ class Request:
     per: Literal["arm", "unit", "judge"] = "arm"
     population: Literal["these_items", "items_like_these"] = "items_like_these"
     target: Literal["panel", "common", "population"] | None = None
+    accept_from: float | None = None
+    ties: Ties = Ties.HALF
 
 
 def assess(path: Path, request: Request) -> Assessment:
@@ -95,7 +105,7 @@ def assess(path: Path, request: Request) -> Assessment:
     if problems.listed() and not is_built:
         raise _refusal(problems)
     if is_built:
-        reads = SEQUENCE_PARTS if kind == IN_SEQUENCE else PARTS
+        reads = _PARTS[kind]
         parts = {part: column for part, column in parts.items() if part in reads}
     assessment = Assessment(
         file=str(path),
@@ -114,6 +124,8 @@ def assess(path: Path, request: Request) -> Assessment:
         return assessment
     if kind == IN_SEQUENCE:
         return _in_sequence(assessment, table, request, problems)
+    if kind in {IN_PAIRS, BY_CATEGORY}:
+        return _in_pairs(assessment, table, request, problems)
     ratings = read_ratings(table, parts, problems)
     return _assessed(assessment, ratings, request, problems)
 
@@ -147,9 +159,8 @@ class _Form(NamedTuple):
 
 _FORMS = (
     _Form("ratings", ("item_id", "score"), RATED),
-    _Form("comparisons", ("left", "right", "winner"), "bradley_terry"),
-    _Form("comparisons", ("model_a", "model_b", "winner"), "bradley_terry"),
-    _Form("comparisons by category", ("left", "right", "winner", "category"), "bt_tensor"),
+    _Form("comparisons", ("left", "right", "winner"), IN_PAIRS),
+    _Form("comparisons by category", ("left", "right", "winner", "category"), BY_CATEGORY),
     _Form("verdicts in sequence", ("batch_id", "position", "item_id", "y"), IN_SEQUENCE),
     _Form(
         "right and wrong answers",
@@ -158,7 +169,13 @@ _FORMS = (
         "--map score=correct reads them as ratings",
     ),
 )
-_OTHER_NAMES = {**PARTS, **SEQUENCE_PARTS}
+_PARTS: Mapping[str | None, Mapping[str, tuple[str, ...]]] = {
+    RATED: PARTS,
+    IN_SEQUENCE: SEQUENCE_PARTS,
+    IN_PAIRS: VOTE_PARTS,
+    BY_CATEGORY: VOTE_PARTS,
+}
+_OTHER_NAMES = {**PARTS, **SEQUENCE_PARTS, **VOTE_PARTS}
 _KNOWN = tuple(dict.fromkeys((*_OTHER_NAMES, *(part for form in _FORMS for part in form.needs))))
 
 
@@ -218,6 +235,10 @@ def _assessed(
     """Complete an assessment by what the ratings say."""
     arms, criteria = ratings.arm.names, ratings.criterion.names
     contrast = _contrast(request.contrast, ratings, problems)
+    if request.accept_from is not None:
+        message = f"{RATED} reads scores as they are; wants --kind {IN_SEQUENCE}"
+        problems.add("option", Problem(path="--accept-from", message=message))
+    _refuse_choices(RATED, ("--ties",), request, problems)
     for name in request.scales:
         if name is not None and name not in criteria:
             message = f"no criterion is named {seen(name)}{did_you_mean(name, criteria)}"
@@ -263,21 +284,15 @@ def _in_sequence(
     assessment: Assessment, table: Columns, request: Request, problems: Problems
 ) -> Assessment:
     """Complete an assessment by what verdicts in sequence say."""
-    found = read_sequence(table, assessment.columns, problems)
+    line = request.accept_from
+    found = read_sequence(table, assessment.columns, problems, accept_from=line)
     contrast: tuple[str, str] | None = None
     labels: Sequence[str] = ()
     if not problems.listed():  # what a row names is known then
         labels = () if found.sides is None else found.sides.names
         if request.contrast is not None:
             contrast = _sides_of(request.contrast, labels, problems)
-    for option, value, usual in (
-        ("--per", request.per, "arm"),
-        ("--target", request.target, None),
-        ("--scale", request.scales or None, None),
-    ):
-        if value != usual:
-            message = f"{IN_SEQUENCE} has no such choice"
-            problems.add("option", Problem(path=option, message=message))
+    _refuse_choices(IN_SEQUENCE, ("--per", "--target", "--scale", "--ties"), request, problems)
     if problems.listed():
         raise _refusal(problems)
     name = assessment.columns["y"]
@@ -301,11 +316,86 @@ def _in_sequence(
         assumptions=(
             Assumption("within a batch only the order of positions counts", "column position"),
             Assumption("a judge remembers the verdict before, and no more", "lags: 1"),
+            *([] if line is None else [Assumption(f"from {line:g} up is a yes", "--accept-from")]),
         ),
         results=(CriterionResult(criterion=name, scale=YES_NO, compared=compared),),
         suspicions=(*suspicious.of_cells(ratings), *suspicious.of_batches(found, estimates)),
         next_command=_next_command(assessment.file, request, labels),
     )
+
+
+def _in_pairs(
+    assessment: Assessment, table: Columns, request: Request, problems: Problems
+) -> Assessment:
+    """Complete an assessment by what comparisons say."""
+    votes = read_votes(table, assessment.columns, problems)
+    contrast = None
+    if request.contrast is not None and not problems.listed():
+        contrast = _sides_of(request.contrast, votes.models, problems)
+    by_category = request.kind == BY_CATEGORY
+    choices = ["--per", "--target", "--scale", "--population", "--accept-from"]
+    choices += ["--ties"] if by_category else []
+    _refuse_choices(request.kind or IN_PAIRS, choices, request, problems)
+    if problems.listed():
+        raise _refusal(problems)
+    results = []
+    for c, name in enumerate(votes.criteria):
+        estimates = votes_estimates(
+            votes,
+            c,
+            by_category=by_category,
+            confidence=request.confidence,
+            contrast=contrast,
+            ties=request.ties,
+        )
+        compared = tuple(Compared(e, votes_naive(votes, c, e, contrast)) for e in estimates)
+        results.append(CriterionResult(criterion=name, scale=PREFERENCE, compared=compared))
+    assumptions = [
+        Assumption("the left model was shown first", f"column {assessment.columns['left']}"),
+        Assumption(_TIED[request.ties], "--ties"),
+    ]
+    if not votes.has_items:
+        assumptions.append(Assumption("each row is about another item", "no column item_id"))
+    return replace(
+        assessment,
+        counts={
+            "models": len(votes.models),
+            "items": len(votes.items) if votes.has_items else 0,
+            "judges": len(votes.judges),
+            "criteria": len(votes.criteria),
+            "missing": int(votes.missing.sum()),
+        },
+        assumptions=tuple(assumptions),
+        results=tuple(results),
+        cost=votes.cost,
+        next_command=_next_command(assessment.file, request, votes.models),
+    )
+
+
+_TIED: Mapping[Ties, str] = {
+    Ties.HALF: "a tie is half a win",
+    Ties.DROP: "ties are left out",
+    Ties.DAVIDSON: "ties are modelled, by Davidson",
+    Ties.RAO_KUPPER: "ties are modelled, by Rao and Kupper",
+}
+
+
+def _refuse_choices(
+    kind: str, options: Sequence[str], request: Request, problems: Problems
+) -> None:
+    """Add a problem for each option that is given and means nothing to a kind of estimate."""
+    usual = Request()
+    given = {
+        "--per": request.per != usual.per,
+        "--target": request.target is not None,
+        "--scale": bool(request.scales),
+        "--population": request.population != usual.population,
+        "--accept-from": request.accept_from is not None,
+        "--ties": request.ties != usual.ties,
+    }
+    for option in options:
+        if given[option]:
+            problems.add("option", Problem(path=option, message=f"{kind} has no such choice"))
 
 
 def _sides_of(text: str, names: Sequence[str], problems: Problems) -> tuple[str, str] | None:
@@ -522,5 +612,8 @@ def _next_command(path: Path | str, request: Request, arms: Sequence[str] = ()) 
         f"--scale={'' if name is None else f'{name}='}{low:g}:{high:g}"
         for name, (low, high) in request.scales.items()
     )
-    words = ("sortition", "estimate", str(path), *names, *scales, f"--contrast={arms[1]}:{arms[0]}")
+    kind = () if request.kind is None else (f"--kind={request.kind}",)
+    line = () if request.accept_from is None else (f"--accept-from={request.accept_from:g}",)
+    contrast = f"--contrast={arms[1]}:{arms[0]}"
+    words = ("sortition", "estimate", str(path), *kind, *names, *scales, *line, contrast)
     return shlex.join(words)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
@@ -22,7 +22,6 @@ from orchestrator.quantities import (
     Model,
     Name,
     Some,
-    read_positive,
 )
 from orchestrator.registry import Group
 from orchestrator.task import DEFAULT_CRITERION, Asking
@@ -60,15 +59,6 @@ def _norm(value: object) -> float | str:
 
 
 # --- tasks -------------------------------------------------------------------------------------
-
-
-class CompareTask(Asking):
-    """Two answers, and which is better."""
-
-    takes: ClassVar[frozenset[str]] = frozenset({"preference"})
-
-    kind: Literal["compare"]
-    order: Literal["both", "balanced_random", "single"] = "both"
 
 
 class MatchStep(Model):
@@ -130,15 +120,6 @@ class CheckTask(Asking):
 # --- policies ----------------------------------------------------------------------------------
 
 
-class ActivePairwiseConfig(Model):
-    """The pair that teaches most for its price, with known propensities."""
-
-    kind: Literal["active_pairwise"]
-    rule: Literal["aopt", "top1", "dopt", "eig", "arena"] = "aopt"
-    floor: Annotated[float, Field(gt=0, le=1)] = 0.2
-    power: Annotated[float, Field(gt=0)] = 4.0
-
-
 class SubsampleConfig(Model):
     """A random part of a benchmark, in an order that is fixed up front."""
 
@@ -148,37 +129,6 @@ class SubsampleConfig(Model):
 
 
 # --- estimates ---------------------------------------------------------------------------------
-
-
-class Covariate(Model):
-    """A property of the two answers whose difference is controlled for."""
-
-    name: Name
-    source: Name | None = Field(default=None, alias="from")
-
-
-class BradleyTerryConfig(Model):
-    """Strengths from comparisons."""
-
-    name: Name
-    kind: Literal["bradley_terry"]
-    order_effect: bool = True
-    judge_effects: Literal["none", "bias", "discrimination"] = "none"
-    ties: Literal["half", "davidson"] = "half"
-    covariates: Annotated[tuple[Covariate, ...], Lax] = ()
-    report: Annotated[tuple[Literal["raw", "controlled"], ...], Lax] = ("raw",)
-    misspecification: Literal["unexpected", "expected"] = "unexpected"
-    confidence: Level = 0.95
-
-
-class BtTensorConfig(Model):
-    """Strengths by context, of low rank."""
-
-    name: Name
-    kind: Literal["bt_tensor"]
-    context: Name
-    rank: Annotated[int | Literal["auto"], _word_or(read_positive, "auto")] = "auto"
-    confidence: Level = 0.95
 
 
 class ExchangeableConfig(Model):
@@ -195,12 +145,9 @@ class ExchangeableConfig(Model):
 PLANNED: Mapping[Group, Mapping[str, type[Model]]] = {
     "judges": {},
     "policies": {
-        "active_pairwise": ActivePairwiseConfig,
         "subsample": SubsampleConfig,
     },
     "estimators": {
-        "bradley_terry": BradleyTerryConfig,
-        "bt_tensor": BtTensorConfig,
         "exchangeable": ExchangeableConfig,
     },
 }
@@ -223,23 +170,17 @@ def _unbuilt(campaign: Campaign) -> Iterator[tuple[str, str]]:
         if judge.lane == "batch":
             yield f"judges[{index}].lane", "batch"
     task, stop = campaign.task, campaign.stop
-    if task.kind not in {"rate", "rate_batch"}:
+    if task.kind == "check":
         yield "task.kind", task.kind
     if campaign.policy.kind in PLANNED["policies"]:
         yield "policy.kind", campaign.policy.kind
     for index, entry in enumerate(campaign.estimate):
         if entry.kind in PLANNED["estimators"]:
             yield f"estimate[{index}].kind", entry.kind
-    if stop.when == "ranking_separated":
-        yield "stop.when", stop.when
     if stop.checking == "group_sequential" and campaign.policy.kind != "batch_design":
         yield "stop.check", stop.checking
     if stop.of != "primary":
         yield "stop.of", stop.of
-    if stop.max_answers is not None:
-        yield "stop.max_answers", "a limit of answers"
-    if campaign.data.prior_judgments:
-        yield "data.prior_judgments", "reading earlier judgments"
     if "junit" in campaign.output.formats:
         yield "output.formats", "junit"
     for key, what in _SECTIONS.items():

@@ -24,13 +24,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from estimators.markov_glmm import MarkovGlmmConfig
 from orchestrator.build import Blueprint, crew_like
 from orchestrator.campaign_file import EstimateEntry, Policy
+from orchestrator.core.batches import most_batches
 from orchestrator.core.errors import BudgetTooSmall, ConfigError
+from orchestrator.core.estimate import Estimate, Status
 from orchestrator.core.events import Opened
-from orchestrator.core.frame import Frame
 from orchestrator.core.judge import Judge
 from orchestrator.core.money import Nano
+from orchestrator.core.query import Kind
+from orchestrator.core.records import Record
 from orchestrator.core.seeds import Seeds, Stream
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.study import Study
@@ -40,8 +44,10 @@ from orchestrator.engine.crew import Crew
 from orchestrator.engine.rehearse import Rehearsal, Sight, rehearse
 from orchestrator.planned import PLANNED
 from orchestrator.prices import sheet
+from orchestrator.prior import prior_part
 from orchestrator.report.planning import (
     PANEL,
+    Batches,
     JudgePlan,
     Plan,
     Point,
@@ -59,6 +65,7 @@ from orchestrator.stand_ins import (
     measured_prompts,
     stand_in,
 )
+from policies.batch_design import BatchDesignConfig, length_of_block
 
 FACTORS = (0.7, 1.0, 1.4)
 """Every standard deviation may be so much smaller or larger than assumed."""
@@ -118,7 +125,8 @@ def make_plan(
     judges = tuple(range(len(campaign.judges)))
     takes = theatre.takes(_Case(campaign.policy, judges), n_most=effort.own)
     own = takes[0]
-    whole = _whole_list(theatre, own, n_most=effort.whole_list)
+    batches = _batches(blueprint, own)
+    whole = None if batches else _whole_list(theatre, own, n_most=effort.whole_list)
     target = theatre.target
     ends = [_ends(take, theatre) for take in takes]
     expected = _mean([of_take[1] for of_take in ends])
@@ -151,10 +159,16 @@ def make_plan(
             )
             for ix, entry in enumerate(campaign.judges)
         ),
-        whole_list=None if beyond is None else _listed(beyond.rehearsal),
+        whole_list=_laid_out(own.rehearsal, batches)
+        if batches is not None
+        else None
+        if beyond is None
+        else _listed(beyond.rehearsal),
         spend=_spend(takes, ends, max(ceilings), blueprint.crew.opened.cap),
         seconds=_between(expected.seconds, [end.seconds for e in ends for end in e]),
         half_width=_widths(takes, ends, theatre),
+        predicts_width=theatre.predicts_width,
+        batches=batches,
         ends_by=expected.reason,
         at_cap=_at_the_end(own),
         needs=needs.money,
@@ -246,6 +260,9 @@ class _Theatre:
         self.ceiling = cache(lambda judge: dearest_call(blueprint, judge))
         self.max_in_flight = max_in_flight or sum(j.limits.concurrency for j in campaign.judges)
         self.primary = _quantity(campaign.primary, campaign.policy)
+        self.predicts_width = not isinstance(self.primary.settings, MarkovGlmmConfig)
+        # A design of batches is laid out on all items: on a part of them it is another one.
+        self.takes_parts = blueprint.study.kind is not Kind.RATE_BATCH
         self.has_offsets = getattr(self.primary.settings, "target", None) == "common"
         self._order = self.seeds.spawn(Stream.LAYOUT).permutation(_n_clusters(blueprint))
 
@@ -254,7 +271,9 @@ class _Theatre:
         first = self.seen(case, n_most=n_most)
         items = self._items(first.part, 0)
         n_calls = math.ceil(sum(first.rehearsal.calls) * first.part)
-        n_takes = 1 if first.is_cut else min(TAKES, n_most // max(1, n_calls))
+        # A design of batches follows no answers, so another take would be the same.
+        is_once = first.is_cut or not self.takes_parts
+        n_takes = 1 if is_once else min(TAKES, n_most // max(1, n_calls))
         return [
             first,
             *(
@@ -272,10 +291,12 @@ class _Theatre:
         """
         likely = self._likely_calls(case)
         part = 1.0 if self._seeks_target(case, n_most) else min(1.0, SIZED * n_most / likely)
-        part = 1.0 if likely <= n_most else part
+        part = 1.0 if likely <= n_most or not self.takes_parts else part
         seen = self._on_items(case, n_most, self._items(part, ROOMY))
         if not to_its_end:
             return seen
+        if not self.takes_parts:
+            return self._gone_on(case, seen) if seen.is_cut else seen
         while seen.is_cut and not self._shows_enough(case, seen):
             gone_on = self._gone_on(case, seen)
             n_calls = sum(gone_on.rehearsal.calls) * seen.part
@@ -386,6 +407,9 @@ class _Theatre:
         if not isinstance(planned, Mapping) or not any(planned.values()):
             return None
         more = [planned.get(names[judge], 0) / seen.part for judge in case.judges]
+        cap, each = self.blueprint.crew.opened.cap, sum(made.spent) / max(1, sum(made.calls))
+        if cap is not None and sum(made.spent) + each * sum(more) > cap:
+            return None
         # The judge with most to do ends last, and asks as fast as it did in its busier half.
         paces = [
             max(n / max(half.at_s, 1e-9), (end - n) / max(made.duration_s - half.at_s, 1e-9))
@@ -452,14 +476,24 @@ class _Theatre:
         """
         study, crew = self.blueprint.study, self.blueprint.crew
         judges = tuple(crew.judges[judge] for judge in case.judges)
-        made = self._crew(case, judges, self._study(case, study.frame), 1.0, n_most=1)
+        items = np.arange(study.frame.n_items)
+        made = self._crew(case, judges, self._study(case, items), 1.0, n_most=1)
         made.new_policy(made.opened.cap)
 
-    def _study(self, case: _Case, frame: Frame) -> Study:
+    def _study(self, case: _Case, items: NDArray[np.int64]) -> Study:
+        """Give the study of some items and judges, with seeds of its own."""
         study = self.blueprint.study
-        panel = tuple(study.panel[judge] for judge in case.judges)
-        seeds = Seeds(self.seeds.seed + case.take * OTHER_SEED)
-        return replace(study, frame=frame, panel=panel, seeds=seeds)
+        frame, is_whole = study.frame, len(items) == study.frame.n_items
+        units = units_of(frame, items)
+        return replace(
+            study,
+            frame=frame if is_whole else frame_part(frame, items),
+            panel=tuple(study.panel[judge] for judge in case.judges),
+            seeds=Seeds(self.seeds.seed + case.take * OTHER_SEED),
+            labels=None if study.labels is None else study.labels[units],
+            covariates={name: column[units] for name, column in study.covariates.items()},
+            prior=prior_part(study, items, case.judges),
+        )
 
     def _crew(
         self, case: _Case, judges: tuple[Judge, ...], study: Study, part: float, *, n_most: int
@@ -473,7 +507,10 @@ class _Theatre:
             update={"policy": case.policy, "estimate": (primary,), "gate": ()}
         )
         opened = _opened(self.blueprint.crew.opened, case, part, n_most)
-        return crew_like(replace(file, campaign=own), opened, judges, study)
+        crew = crew_like(replace(file, campaign=own), opened, judges, study)
+        if self.predicts_width:
+            return crew
+        return replace(crew, new_estimators=lambda _: (_Nothing(),))
 
     def _rehearse(
         self, case: _Case, items: NDArray[np.int64], n_most: int, part: float
@@ -481,9 +518,7 @@ class _Theatre:
         blueprint = self.blueprint
         frame = blueprint.study.frame
         units = units_of(frame, items)
-        study = self._study(case, frame_part(frame, items) if part < 1.0 else frame)
-        if study.labels is not None:
-            study = replace(study, labels=study.labels[units])
+        study = self._study(case, items)
         cast = [stand_in(blueprint, judge, study, units, self.prompts) for judge in case.judges]
         clock = blueprint.file.campaign.budget.wall_clock
         rehearsal = rehearse(
@@ -494,6 +529,38 @@ class _Theatre:
         )
         is_cut = rehearsal.stop_reason is StopReason.LIMIT and sum(rehearsal.calls) >= n_most
         return rehearsal, is_cut
+
+
+class _Nothing:
+    """An estimator that knows nothing, in the place of one whose widths are not predicted."""
+
+    def update(self, record: Record) -> None:
+        """Take in one told question."""
+
+    def estimate(self) -> tuple[Estimate, ...]:
+        """Say that nothing is known."""
+        return (_UNKNOWN,)
+
+
+_UNKNOWN = Estimate(
+    name="",
+    kind="",
+    target="",
+    estimand="",
+    names=(),
+    value=(),
+    se=(),
+    lower=(),
+    upper=(),
+    level=0.95,
+    interval="none",
+    watching_covered=False,
+    alpha_split="none",
+    family="",
+    n_items=0,
+    n_answers=0,
+    status=Status.EMPTY,
+)
 
 
 _QUANTITY = {"per": "arm", "target": None, "weights": None, "calibration": None}
@@ -777,6 +844,18 @@ def _listed(seen: Rehearsal) -> WholeList:
     return WholeList(calls=sum(seen.calls), expected=sum(seen.spent), worst=sum(seen.worst))
 
 
+def _laid_out(own: Rehearsal, batches: Batches) -> WholeList | None:
+    """Give all batches the prices of those that were rehearsed; None where money sets their number."""
+    if batches.is_by_cap:
+        return None
+    share = batches.n_batches * len(own.calls) / max(1, sum(own.calls))
+    return WholeList(
+        calls=batches.n_batches * len(own.calls),
+        expected=round(sum(own.spent) * share),
+        worst=round(sum(own.worst) * share),
+    )
+
+
 class _Needs(NamedTuple):
     """The smallest budget that reaches the target; None where none does, or there is no target."""
 
@@ -826,10 +905,14 @@ class _Candidate(NamedTuple):
 
 
 def _candidates(theatre: _Theatre) -> Iterator[_Candidate]:
-    """Name the rivals of a campaign's policy: one entry here is all that another one takes."""
-    panel = theatre.blueprint.study.panel
+    """Name the rivals of a campaign's policy: one entry here is all that another one takes.
+
+    All of them ask about one unit a call.
+    """
+    study = theatre.blueprint.study
+    panel = study.panel
     everyone = tuple(range(len(panel)))
-    if len(panel) > 1:
+    if len(panel) > 1 and study.kind is Kind.RATE:
         yield _Candidate("uniform", {"kind": "uniform"}, everyone)
         anchor = panel[max(everyone, key=lambda j: panel[j].planning)].name
         yield _Candidate("two_phase", {"kind": "two_phase", "anchor": anchor}, everyone, anchor)
@@ -935,6 +1018,25 @@ def _cheapest(rivals: Sequence[Rival], target: float | None) -> str:
 # --- the rest ----------------------------------------------------------------------------------
 
 
+def _batches(blueprint: Blueprint, own: _Seen) -> Batches | None:
+    """Say how many batches there are, and when they are looked at; None of other policies."""
+    design, study = blueprint.file.campaign.policy.settings, blueprint.study
+    if not isinstance(design, BatchDesignConfig):
+        return None
+    opened, length = blueprint.crew.opened, length_of_block(design, study.frame)
+    n_batches = most_batches(replace(study, cap=opened.cap), design.blocks, length)
+    per_look = opened.looks // len(study.panel)
+    return Batches(
+        n_batches=n_batches,
+        size=design.batch_size or study.frame.n_units,
+        block_length=length,
+        per_look=per_look,
+        n_looks=math.ceil(n_batches / per_look),
+        is_by_cap=design.blocks == "auto",
+        is_open=own.rehearsal.policy["batches"] is None,
+    )
+
+
 def _sheet(blueprint: Blueprint) -> PriceSheet | None:
     """Say which price sheet is in force, where some judge is priced by it."""
     if not any(price.source.startswith("genai-prices") for price in blueprint.prices):
@@ -957,6 +1059,11 @@ def _notes(blueprint: Blueprint, own: _Seen) -> Iterator[str]:
         yield f"stop.when: {campaign.stop.when} may end the run earlier; that is not predicted"
     if campaign.cache is not None:
         yield "the cache is not counted: what is kept from earlier runs costs nothing"
+    if isinstance(campaign.primary.settings, MarkovGlmmConfig):
+        yield (
+            "half-widths of markov_glmm are not predicted: they hang on the judge's memory and on how "
+            "far qualities are spread, which only a run shows"
+        )
     for price in blueprint.prices:
         yield from price.notes
     for judge, n_calls in zip(campaign.judges, own.rehearsal.calls, strict=True):

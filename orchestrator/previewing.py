@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from judges.capabilities import decoding_for
 from orchestrator.build import Blueprint, decoding_of
 from orchestrator.campaign_file import BUILT_IN, LIVE
 from orchestrator.campaign_file import Judge as JudgeEntry
 from orchestrator.core.errors import ConfigError
-from orchestrator.core.ids import ItemIx, JudgeIx
+from orchestrator.core.events import Asked
+from orchestrator.core.frame import Frame
+from orchestrator.core.ids import ArmIx, ItemIx, JudgeIx, QNo
 from orchestrator.core.money import Nano, PriceCard
-from orchestrator.core.query import Query
+from orchestrator.core.ports import Turn as PolicyTurn
+from orchestrator.core.query import Kind, Query
 from orchestrator.core.wire import Chat, Image, Json, Part, Request, Route, Text, Turn
 from orchestrator.engine.decide import Ask, decide
 from orchestrator.engine.fold import State
@@ -24,13 +27,14 @@ from orchestrator.wording import did_you_mean, seen
 class Preview:
     """One question as it would be sent, and what it can cost.
 
-    Of the file's `params`, `params` are sent and `dropped` are not, since the model or the adapter
+    `items` and `arms` are those of its units, in the order in which they stand. Of the file's
+    `params`, `params` are sent and `dropped` are not, since the model or the adapter
     does not take them. Token bounds are those of one attempt; `hold` and `expected` are nano-USD.
     `is_first`: it is the question that the policy would ask first.
     """
 
-    item: str
-    arm: str
+    items: tuple[str, ...]
+    arms: tuple[str, ...]
     judge: str
     adapter: str
     model: str
@@ -49,8 +53,11 @@ class Preview:
     def as_json(self) -> dict[str, Json]:
         """Give it as a JSON document."""
         return {
-            "item": self.item,
-            "arm": self.arm,
+            "item": self.items[0],
+            "arm": self.arms[0],
+            "units": [
+                {"item": item, "arm": arm} for item, arm in zip(self.items, self.arms, strict=True)
+            ],
             "judge": self.judge,
             "adapter": self.adapter,
             "model": self.model,
@@ -80,25 +87,30 @@ def preview(
 ) -> Preview:
     """Render the question that the policy would ask first; item, arm and judge may be other ones.
 
+    Of questions about several units that is the first one which this judge is asked and which holds
+    the item, with its units in the order in which they stand.
+
     Raises
     ------
     ConfigError
-        No item, arm or judge has that name.
+        No item, arm or judge has that name, or no question is about them.
     """
     state = State(blueprint.crew)
     state.apply(blueprint.crew.opened)
     first = _first(state)
-    query = _instead(blueprint, first, item=item, arm=arm, judge=judge)
+    wanted = _wanted(blueprint, item=item, arm=arm, judge=judge)
+    frame = blueprint.study.frame
+    is_single = first.kind is Kind.RATE
+    query = _instead(frame, first, wanted) if is_single else _next(state, frame, first, wanted)
     request = state.render(query)
     entry = blueprint.file.campaign.judges[query.judge]
     asked = blueprint.crew.judges[query.judge]
     adapter = asked.adapter
     params, dropped = _params(entry, flags=getattr(adapter, "flags", ()))
     panelist = blueprint.study.panel[query.judge]
-    frame, unit = blueprint.study.frame, query.units[0]
     return Preview(
-        item=frame.items[frame.item_of(unit)],
-        arm=frame.arms[frame.arm_of(unit)],
+        items=tuple(frame.items[frame.item_of(unit)] for unit in query.units),
+        arms=tuple(frame.arms[frame.arm_of(unit)] for unit in query.units),
         judge=entry.name,
         adapter=entry.adapter,
         model=entry.model,
@@ -166,21 +178,52 @@ def _first(state: State) -> Query:
             raise ConfigError(f"the campaign asks nothing: {other}")
 
 
-def _instead(
-    blueprint: Blueprint, query: Query, *, item: str | None, arm: str | None, judge: str | None
-) -> Query:
+class _Wanted(NamedTuple):
+    """What another question is to be about, as indices; None where any will do."""
+
+    item: int | None
+    arm: int | None
+    judge: int | None
+
+
+def _wanted(
+    blueprint: Blueprint, *, item: str | None, arm: str | None, judge: str | None
+) -> _Wanted:
+    frame, names = blueprint.study.frame, tuple(judge.name for judge in blueprint.crew.judges)
+    return _Wanted(
+        item=None if item is None else _index("item", item, frame.items),
+        arm=None if arm is None else _index("arm", arm, frame.arms),
+        judge=None if judge is None else _index("judge", judge, names),
+    )
+
+
+def _instead(frame: Frame, query: Query, wanted: _Wanted) -> Query:
     """Put another unit or judge into a question."""
-    frame = blueprint.study.frame
     unit = query.units[0]
-    item_ix, arm_ix, judge_ix = frame.item_of(unit), frame.arm_of(unit), query.judge
-    if item is not None:
-        item_ix = ItemIx(_index("item", item, frame.items))
-    if arm is not None:
-        arm_ix = frame.arm_of(_index("arm", arm, frame.arms))
-    if judge is not None:
-        names = tuple(judge.name for judge in blueprint.crew.judges)
-        judge_ix = JudgeIx(_index("judge", judge, names))
-    return replace(query, units=(frame.unit(item_ix, arm_ix),), judge=judge_ix)
+    item = frame.item_of(unit) if wanted.item is None else ItemIx(wanted.item)
+    arm = frame.arm_of(unit) if wanted.arm is None else ArmIx(wanted.arm)
+    judge = query.judge if wanted.judge is None else JudgeIx(wanted.judge)
+    return replace(query, units=(frame.unit(item, arm),), judge=judge)
+
+
+def _next(state: State, frame: Frame, first: Query, wanted: _Wanted) -> Query:
+    """Go through the questions as the policy asks them, as far as one that is wanted."""
+    proposal: Query | PolicyTurn = first
+    for number in range(MOST_ASKED):
+        if not isinstance(proposal, Query):
+            break
+        if _is_wanted(frame, proposal, wanted):
+            return proposal
+        state.policy.tell(Asked(q=QNo(number), query=proposal, hold=Nano(0)))
+        proposal = state.policy.ask(state.view())
+    raise ConfigError("the policy asks no such question before it has answers")
+
+
+def _is_wanted(frame: Frame, query: Query, wanted: _Wanted) -> bool:
+    units = [(frame.item_of(unit), frame.arm_of(unit)) for unit in query.units]
+    return wanted.judge in (None, query.judge) and any(
+        wanted.item in (None, item) and wanted.arm in (None, arm) for item, arm in units
+    )
 
 
 def _index(what: str, name: str, names: tuple[str, ...]) -> int:
@@ -193,3 +236,5 @@ def _index(what: str, name: str, names: tuple[str, ...]) -> int:
 
 
 _LONGEST_HINT = 200
+MOST_ASKED = 20_000
+"""So many questions are gone through for one that is wanted."""

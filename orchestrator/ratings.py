@@ -333,8 +333,8 @@ class Reader:
         return weight, use
 
     def of_items(self, part: str, item: Labels) -> list[str] | None:
-        """Read the label of each item."""
-        if part not in self._columns:
+        """Read the label of each item; a blank column is none, as the groups of a run without groups."""
+        if part not in self._columns or all(map(_is_blank, self.column(part).values)):
             return None
         codes, names = self.labels(part)
         self._refuse_disagreeing(part, item, codes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -11,7 +11,8 @@ from typing import NamedTuple
 from judges.recorded import NOT_APPLICABLE, Rating, Recording, load, recording_of
 from orchestrator import rundir
 from orchestrator.core.errors import InvalidCampaign, Problem, StoreError
-from orchestrator.report.export import Answer, answers
+from orchestrator.core.ports import Row
+from orchestrator.report.export import GetBlob, answers, holds_comparisons, votes
 from orchestrator.store.sqlite import DB_NAME
 
 
@@ -46,15 +47,24 @@ def source(path: Path) -> Source:
 def _of_run(path: Path, states: tuple[tuple[int, int], ...]) -> Source:
     del states  # they tell one state of the run from another
     with rundir.reading(path) as reader:
-        ratings = _ratings(answers(reader.read(), reader.get_blob))
-        recording = recording_of(path, ratings)
+        of = _comparisons if holds_comparisons(reader.read()) else _ratings
+        recording = recording_of(path, of(reader.read(), reader.get_blob))
         return Source(recording, reader.head.hex())
 
 
-def _ratings(rows: Iterator[Answer]) -> Iterator[tuple[None, Rating]]:
+def _comparisons(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[tuple[None, Rating]]:
+    """Turn verdicts into comparisons; what is missing was not answered, and is left out."""
+    for row in votes(rows, get_blob):
+        if row.missing is None:
+            said, criterion = row.winner or NOT_APPLICABLE, row.criterion or ""
+            about = (row.item_id, row.judge, str(row.replicate))
+            yield None, (*about, said, criterion, row.left, row.right)
+
+
+def _ratings(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[tuple[None, Rating]]:
     """Turn verdicts into ratings; what is missing was not answered, and is left out."""
-    for row in rows:
-        if row.missing is None and row.preference is None:
+    for row in answers(rows, get_blob):
+        if row.missing is None:
             score = NOT_APPLICABLE if row.value is None else repr(row.value)
             criterion = row.criterion or ""
             yield None, (row.item, row.judge, str(row.replicate), score, criterion, row.arm)

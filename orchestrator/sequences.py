@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
 from typing import Literal
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimators.markov_glmm import GroupContrast, MarkovGlmm, MarkovGlmmConfig
-from orchestrator.core.errors import ConfigError
+from orchestrator.core.errors import ConfigError, Problem
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.frame import Frame
 from orchestrator.core.ids import JudgeIx, QNo, UnitIx
@@ -142,7 +142,13 @@ class InSequence:
         return self.ratings.judge.codes * len(self.batch.names) + self.batch.codes
 
 
-def read_sequence(table: Columns, columns: Mapping[str, str], problems: Problems) -> InSequence:
+def read_sequence(
+    table: Columns,
+    columns: Mapping[str, str],
+    problems: Problems,
+    *,
+    accept_from: float | None = None,
+) -> InSequence:
     """Read a table of verdicts in sequence; what is wrong with cells is added to the problems.
 
     It can be used if there were none.
@@ -150,14 +156,15 @@ def read_sequence(table: Columns, columns: Mapping[str, str], problems: Problems
     Parameters
     ----------
     columns : part to column, all that `PARTS` names but `arm` and `group` among them
+    accept_from : the lowest verdict that is a yes; None: verdicts are yes or no themselves
     """
     rated = {part: column for part, column in columns.items() if part in _RATED}
     ratings = read_ratings(table, rated | {"score": columns["y"]}, problems)
     batch, position = read_order(table, columns, problems)
-    score = ratings.score
-    for row in np.flatnonzero(~np.isnan(score) & (score != 0) & (score != 1)).tolist():
-        message = f"wants 1 or 0, true or false, not {score[row]:g}"
-        problems.add("no yes or no", table.row(row).problem(columns["y"], message))
+    if accept_from is None:
+        _refuse_others(ratings, columns["y"], problems)
+    else:
+        ratings = _accepted(ratings, columns["y"], accept_from, problems)
     found = InSequence(ratings=ratings, batch=batch, position=position)
     if not problems.listed():
         found.refuse_repeats(columns, problems)
@@ -165,6 +172,31 @@ def read_sequence(table: Columns, columns: Mapping[str, str], problems: Problems
 
 
 _RATED = ("item_id", "judge", "arm", "group")
+
+
+def _refuse_others(ratings: Ratings, column: str, problems: Problems) -> None:
+    score = ratings.score
+    for row in np.flatnonzero(~np.isnan(score) & (score != 0) & (score != 1)).tolist():
+        message = (
+            f"wants 1 or 0, true or false, not {score[row]:g}; or --accept-from, the lowest number "
+            "that is a yes"
+        )
+        problems.add("no yes or no", ratings.table.row(row).problem(column, message))
+
+
+def _accepted(ratings: Ratings, column: str, line: float, problems: Problems) -> Ratings:
+    """Take verdicts from a line up as a yes; the line must part those that there are."""
+    score, is_rated = ratings.score, ~np.isnan(ratings.score)
+    for row in np.flatnonzero(ratings.sort == Sort.BOOLEAN).tolist():
+        message = "true or false, where --accept-from wants numbers"
+        problems.add("mixed types", ratings.table.row(row).problem(column, message))
+    if not problems.listed() and is_rated.any():
+        low, high = float(score[is_rated].min()), float(score[is_rated].max())
+        if not low < line <= high:
+            verdicts = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+            message = f"{line:g} parts no verdicts from others: column {column} has {verdicts}"
+            problems.add("accept_from", Problem(path="--accept-from", message=message))
+    return replace(ratings, score=np.where(is_rated, score >= line, np.nan))
 
 
 def estimates_of(

@@ -40,7 +40,7 @@ from orchestrator.engine.resume import repair, take_up
 from orchestrator.engine.scheduler import Scheduler
 from orchestrator.report.data import ReportData, state_of
 from orchestrator.report.data import State as Ending
-from orchestrator.report.export import answers
+from orchestrator.report.export import answers, holds_comparisons, votes
 from orchestrator.report.screen import JudgeProgress, Progress
 from orchestrator.report.summary import read_estimate
 from orchestrator.report.wording import headline
@@ -93,7 +93,7 @@ class Result:
         return dict(self.document["counts"]["missing"])
 
     def to_pandas(self) -> Any:
-        """Give all answers as a data frame, one row a verdict.
+        """Give all answers as a data frame, one row a verdict; comparisons as in their export.
 
         Raises
         ------
@@ -103,7 +103,8 @@ class Result:
         import pandas as pd  # noqa: PLC0415  # not a dependency
 
         with rundir.reading(self.directory) as reader:
-            return pd.DataFrame(list(answers(reader.read(), reader.get_blob)))
+            rows_of = votes if holds_comparisons(reader.read()) else answers
+            return pd.DataFrame(list(rows_of(reader.read(), reader.get_blob)))
 
 
 def result_of(directory: Path, data: ReportData) -> Result:

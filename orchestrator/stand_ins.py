@@ -9,13 +9,14 @@ no replay.
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.build import TOKENS_PER_VERDICT, questions
 from orchestrator.campaign_file import Judge as JudgeEntry
 from orchestrator.core.errors import JudgeError
 from orchestrator.core.ids import JudgeIx, UnitIx
@@ -66,23 +67,43 @@ def measured_prompts(blueprint: Blueprint) -> Prompts | None:
     asked = [ix for ix in range(len(blueprint.crew.judges)) if _plays(blueprint, ix) == "assumed"]
     if not asked:
         return None
-    n_units = blueprint.study.frame.n_units
+    n_units, size = blueprint.study.frame.n_units, batch_size(blueprint)
     rng = Seeds(blueprint.study.seeds.seed).stream(Stream.LAYOUT, len(asked))
-    units = np.sort(rng.permutation(n_units)[:MEASURED_UNITS])
+    n_measured = max(1, min(MEASURED_UNITS, n_units) // size) * size
+    units = np.sort(rng.permutation(n_units)[:n_measured])
     rubric = blueprint.crew.judges[asked[0]].rubric
-    sizes = [_n_tok(rubric.render(_question(asked[0], int(u)), FIRST_ATTEMPT)) for u in units]
-    return Prompts(mean=float(np.mean(sizes)), sd=float(np.std(sizes)), n=len(sizes))
+    questions = (_question(blueprint, asked[0], of_one) for of_one in units.reshape(-1, size))
+    sizes = [_n_tok(rubric.render(question, FIRST_ATTEMPT)) for question in questions]
+    return Prompts(mean=float(np.mean(sizes)), sd=float(np.std(sizes)), n=n_measured)
+
+
+def batch_size(blueprint: Blueprint) -> int:
+    """Say about how many units a call asks."""
+    study = blueprint.study
+    if study.kind is not Kind.RATE_BATCH:
+        return 1
+    size: int | None = getattr(blueprint.file.campaign.policy.settings, "batch_size", None)
+    return size or study.frame.n_units
 
 
 def dearest_call(blueprint: Blueprint, judge: int) -> Nano:
     """Bound one call of a judge at its longest prompt."""
-    crew = blueprint.crew
+    crew, size = blueprint.crew, batch_size(blueprint)
     at, card = crew.judges[judge], crew.opened.cards[judge]
-    by_prompt = _plays(blueprint, judge) == "assumed"
-    return max(
-        at.adapter.ceiling(at.rubric.render(_question(judge, unit), FIRST_ATTEMPT), card)
-        for unit in range(blueprint.study.frame.n_units if by_prompt else 1)
-    )
+
+    def ceiling(units: Sequence[int]) -> Nano:
+        question = _question(blueprint, judge, units)
+        return at.adapter.ceiling(at.rubric.render(question, FIRST_ATTEMPT), card)
+
+    if _plays(blueprint, judge) != "assumed":
+        return ceiling(range(size))
+    if blueprint.study.kind is Kind.COMPARE:
+        pairs = questions(Kind.COMPARE, blueprint.study.frame)
+        return max(ceiling(query.units) for query in pairs)
+    by_unit = [ceiling([unit]) for unit in range(blueprint.study.frame.n_units)]
+    if size == 1:
+        return max(by_unit)
+    return ceiling(np.argsort(by_unit, kind="stable")[-size:].tolist())
 
 
 def stand_in(
@@ -119,24 +140,26 @@ def stand_in(
             # What the order of criteria does to a verdict stands in the words alone.
             is_shuffled = getattr(task, "criteria_order", "fixed") == "random"
             minds_order = is_shuffled and config.order_effect
-            rubric = real.rubric if minds_order else _Unworded(real.rubric, judge)
+            own = _drawing_from(study.seeds, real.rubric)
+            rubric = own if minds_order else _Unworded(own, _question(blueprint, judge, [0]))
             return StandIn(judge=replace(real, rubric=rubric, adapter=played), player=played)
         case "recorded":
             recording = _recording(entry, setting)
-            unworded = _Unworded(real.rubric, judge)
+            unworded = _Unworded(real.rubric, _question(blueprint, judge, [0]))
             return StandIn(
                 judge=replace(real, rubric=unworded, adapter=recording),
                 player=_Shuffled(recording, study.seeds),
             )
         case _:
             assert prompts is not None
-            config = _assumed(entry, study, prompts)
+            config = _assumed(entry, study, prompts, batch_size(blueprint))
             if _passes_ceiling(config, blueprint, judge):
                 # So is a bill booked that says nothing of its tokens: at the whole hold.
                 faults = {"refused": _missing(entry), "usage_missing": 1.0 - _missing(entry)}
                 config = config.model_copy(update={"faults": faults})
+            own = _drawing_from(study.seeds, real.rubric)
             return StandIn(
-                judge=replace(real, rubric=_Excerpt(real.rubric, judge, units)),
+                judge=replace(real, rubric=_Excerpt(own, judge, units)),
                 player=_mock(config, setting),
             )
 
@@ -149,7 +172,7 @@ def assumptions(blueprint: Blueprint, prompts: Prompts | None) -> Iterator[Assum
                 where = f"resampled from {entry.recorded.path.name}"
                 yield Assumption(judge=entry.name, what="verdicts", value=where, source="recording")
             case "mock":
-                yield from _of_mock(entry)
+                yield from _of_mock(entry, blueprint)
             case _:
                 assert prompts is not None
                 yield from _of_assumed(entry, blueprint, prompts)
@@ -168,11 +191,17 @@ def _plays(blueprint: Blueprint, judge: int) -> str:
 # --- rubrics -----------------------------------------------------------------------------------
 
 
+def _drawing_from(seeds: Seeds, rubric: Rubric) -> Rubric:
+    """Name the units of a batch as the mock does that is asked: by the seeds of the rehearsal."""
+    from judges.rubrics.rate_batch import RateBatch  # noqa: PLC0415  # with jinja2
+
+    return rubric.drawing_from(seeds) if isinstance(rubric, RateBatch) else rubric
+
+
 class _Unworded:
     """A rubric that leaves the words out, for judges that read none and are not priced by them."""
 
-    def __init__(self, rubric: Rubric, judge: int) -> None:
-        first = _question(judge, 0)
+    def __init__(self, rubric: Rubric, first: Query) -> None:
         self._rubric = rubric
         self._patterns = [
             rubric.render(first, Attempt(widened=widened)) for widened in (False, True)
@@ -213,8 +242,14 @@ class _Excerpt:
         return self._rubric.read(query, reply)
 
 
-def _question(judge: int, unit: int) -> Query:
-    return Query(kind=Kind.RATE, judge=JudgeIx(judge), units=(UnitIx(unit),))
+def _question(blueprint: Blueprint, judge: int, units: Iterable[int]) -> Query:
+    """Ask about units; one that is alone is compared with that of the next arm."""
+    asked = tuple(UnitIx(int(unit)) for unit in units)
+    if blueprint.study.kind is Kind.COMPARE and len(asked) == 1:
+        frame = blueprint.study.frame
+        other = (frame.arm_of(asked[0]) + 1) % frame.n_arms
+        asked += (frame.unit(frame.item_of(asked[0]), other),)
+    return Query(kind=blueprint.study.kind, judge=JudgeIx(judge), units=asked)
 
 
 def _n_tok(request: Request) -> float:
@@ -246,7 +281,7 @@ class _Shuffled:
     def attempt(self, request: Request) -> tuple[Reply | JudgeError, float]:
         """Serve another repeat than the one that is asked for, if there are several."""
         query = request.query
-        n = self._recording.n_repeats(query.units[0])
+        n = self._recording.n_repeats(*query.units)
         if query.replicate < n:
             turned = int(self._seeds.stream(Stream.MOCK, 3, *query.units).integers(n))
             other = replace(query, replicate=(query.replicate + turned) % n)
@@ -301,12 +336,15 @@ def _itself(entry: JudgeEntry) -> MockConfig:
     return config.model_copy(update=changes)
 
 
-def _assumed(entry: JudgeEntry, study: Study, prompts: Prompts) -> MockConfig:
-    """Give the settings of a mock that is like the judge as it is assumed to be."""
+def _assumed(entry: JudgeEntry, study: Study, prompts: Prompts, size: int) -> MockConfig:
+    """Give the settings of a mock that is like the judge as it is assumed to be.
+
+    `size` is how many units a call asks about.
+    """
     from judges.mock import Latency, Tokens  # noqa: PLC0415  # only where one plays
     from judges.mock import MockConfig as Config  # noqa: PLC0415
 
-    stated, n_tok = entry.assume, _output_tok(entry)
+    stated, n_tok = entry.assume, _output_tok(entry, size)
     return Config(
         sd=_default_sd(study) if stated.sd is None else stated.sd,
         faults={"refused": _missing(entry)},
@@ -323,9 +361,10 @@ def _passes_ceiling(config: MockConfig, blueprint: Blueprint, judge: int) -> boo
     return cost(usage, card) > dearest_call(blueprint, judge)
 
 
-def _output_tok(entry: JudgeEntry) -> int:
+def _output_tok(entry: JudgeEntry, size: int) -> int:
     stated = entry.assume.output_tokens
-    return min(stated or DEFAULT_OUTPUT_TOK, entry.params.max_output_tokens)
+    likely = max(DEFAULT_OUTPUT_TOK, TOKENS_PER_VERDICT * size if size > 1 else 0)
+    return min(stated or likely, entry.params.max_output_tokens)
 
 
 def _missing(entry: JudgeEntry) -> float:
@@ -340,7 +379,14 @@ def _default_sd(study: Study) -> float:
 # --- what is taken for granted -----------------------------------------------------------------
 
 
-def _of_mock(entry: JudgeEntry) -> Iterator[Assumption]:
+def _noise(config: MockConfig, blueprint: Blueprint) -> tuple[str, float]:
+    """Name what blurs verdicts: an SD or, of comparisons, how little of the truth a judge sees."""
+    if blueprint.study.kind is Kind.COMPARE:
+        return "discrimination", config.discrimination
+    return "sd", config.sd
+
+
+def _of_mock(entry: JudgeEntry, blueprint: Blueprint) -> Iterator[Assumption]:
     config, stated = _itself(entry), entry.assume
     given = entry.mock.model_fields_set if entry.mock is not None else frozenset()
 
@@ -348,7 +394,8 @@ def _of_mock(entry: JudgeEntry) -> Iterator[Assumption]:
         source = "assume" if assumed is not None else "mock" if key in given else "default"
         return Assumption(judge=entry.name, what=what, value=value, source=source)
 
-    yield one("sd", config.sd, "sd", stated.sd)
+    what, value = _noise(config, blueprint)
+    yield one(what, value, what, stated.sd if what == "sd" else None)
     yield one("output tokens", config.tokens.output, "tokens", stated.output_tokens)
     faults = ", ".join(f"{name} {_when(p)}" for name, p in sorted(config.faults.items()))
     yield one("faults", faults or "none", "faults", stated.missing)
@@ -357,13 +404,15 @@ def _of_mock(entry: JudgeEntry) -> Iterator[Assumption]:
 
 
 def _of_assumed(entry: JudgeEntry, blueprint: Blueprint, prompts: Prompts) -> Iterator[Assumption]:
-    config, stated = _assumed(entry, blueprint.study, prompts), entry.assume
+    config = _assumed(entry, blueprint.study, prompts, batch_size(blueprint))
+    stated = entry.assume
 
     def one(what: str, value: float | str, assumed: object) -> Assumption:
         source = "default" if assumed is None else "assume"
         return Assumption(judge=entry.name, what=what, value=value, source=source)
 
-    yield one("sd", config.sd, stated.sd)
+    what, value = _noise(config, blueprint)
+    yield one(what, value, stated.sd if what == "sd" else None)
     yield Assumption(
         judge=entry.name, what="input tokens", value=config.tokens.input, source="data"
     )
@@ -377,6 +426,8 @@ def _of_items(blueprint: Blueprint) -> Assumption:
     if column is not None:
         return Assumption(judge="", what="truth in", value=f"column {column}", source="data")
     spread = "normal around mid-scale with an SD of a quarter of the range"
+    if blueprint.study.kind is Kind.COMPARE:
+        spread = "of arms, standard normal in log-odds, in all items alike"
     return Assumption(judge="", what="truth", value=spread, source="default")
 
 

@@ -13,7 +13,7 @@ from estimators.score_means import ALIKE
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.wire import Json
 from orchestrator.ratings import Array, Codes, Ratings, Sort
-from orchestrator.report import wording
+from orchestrator.report import batches, wording
 from orchestrator.report.assessment import Suspicion
 from orchestrator.sequences import InSequence
 from orchestrator.wording import seen
@@ -163,7 +163,8 @@ def of_batches(table: InSequence, estimates: Sequence[Estimate]) -> Iterator[Sus
                 f"the units of {name} fall into {n_parts:,} parts that no batch connects: between them "
                 "qualities can't be compared, so give the table in parts",
             )
-    for flag in dict.fromkeys(flag for estimate in estimates for flag in estimate.flags):
+    spoken = (flag for estimate in estimates for flag in batches.spoken_flags(estimate))
+    for flag in dict.fromkeys(spoken):
         if flag != "fixed_order":  # said above, judge by judge
             yield Suspicion(flag, wording.flag(flag))
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from orchestrator.core.errors import Problem
 from orchestrator.wording import seen
 
-MOST = 50
+MOST = 5
 """How many problems of one kind are listed."""
 
 
@@ -104,7 +104,7 @@ class Problems:
         listed = [problem for problems in self._kept.values() for problem in problems]
         for (kind, file, path), count in self._count.items():
             if count > MOST:
-                message = f"{count - MOST} more of this kind: {kind}"
+                message = f"and {count - MOST:,} more of this kind: {kind}"
                 listed.append(Problem(file=file, path=path, message=message))
         return tuple(sorted(listed, key=lambda problem: (problem.file, problem.line or math.inf)))
 

@@ -1,4 +1,4 @@
-"""What is asked of a judge: scales, criteria, and the task `rate`."""
+"""What is asked of a judge: scales, criteria, and the tasks `rate`, `rate_batch` and `compare`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Discriminator, Field
 
 from orchestrator.core.scale import COMPOSITE, FARTHEST, Criterion, Scale, ScaleType
+from orchestrator.core.study import Orders
 from orchestrator.quantities import Lax, Loc, Model, Name
 
 DEFAULT_CRITERION = "score"
@@ -152,6 +153,21 @@ class RateBatchTask(Asking):
         scales = [self.scale] if self.scale is not None else [c.scale for c in self.criteria]
         if self.accept_from is not None and isinstance(scales[0], BooleanScale):
             yield ("accept_from",), "a boolean scale has its yes, so this is never read"
+
+
+class CompareTask(Asking):
+    """Two answers to one item, and which is better by one or several criteria.
+
+    `order` says which of two answers is shown first: each once (`both`), one by a coin and turned
+    in the next item (`balanced_random`), or the arm that stands first in the file (`single`).
+    """
+
+    takes: ClassVar[frozenset[str]] = frozenset({"preference"})
+
+    kind: Literal["compare"]
+    order: Orders = "both"
+    criteria_order: Literal["fixed", "random"] = "fixed"
+    allow_na: bool = False
 
 
 class RateTask(Asking):

@@ -4,25 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from estimators.bradley_terry import BradleyTerry, BradleyTerryConfig, GapContrast
+from estimators.bt_tensor import BtTensor, BtTensorConfig
+from estimators.bt_ties import Ties
 from estimators.comparisons import Comparisons
-from orchestrator.core.money import Nano
+from orchestrator.core.errors import ConfigError
+from orchestrator.core.estimate import Estimate
+from orchestrator.core.frame import Frame
+from orchestrator.core.money import FREE, Nano
+from orchestrator.core.query import Kind
+from orchestrator.core.scale import Criterion, Scale, ScaleType
+from orchestrator.core.seeds import Seeds
+from orchestrator.core.study import Panelist, Study
 from orchestrator.ratings import NAMELESS, ONE_JUDGE, Codes, Labels, Mask, Reader
+from orchestrator.report.assessment import Naive
 from orchestrator.tables import Columns, Problems
 from orchestrator.task import DEFAULT_CRITERION
 from orchestrator.wording import seen
 
 PARTS: Mapping[str, tuple[str, ...]] = {
-    "left": ("model_a", "first"),
-    "right": ("model_b", "second"),
-    "winner": ("preference",),
-    "item_id": ("item", "question_id", "prompt_id"),
+    "left": ("model_a",),
+    "right": ("model_b",),
+    "winner": (),
+    "item_id": ("item",),
     "judge": (),
-    "category": ("stratum",),
+    "category": (),
     "replicate": (),
     "criterion": ("dimension",),
     "cluster": (),
@@ -31,8 +43,12 @@ PARTS: Mapping[str, tuple[str, ...]] = {
 }
 """The parts of a table of comparisons, and other names that their columns go by.
 
-`model_a` and `model_b` are those of public arenas; `preference` is the name in our own exports.
+`model_a` and `model_b` are those of public arenas.
 """
+
+PREFERENCE = Scale(type=ScaleType.PREFERENCE, ties=True)
+
+Contrast = tuple[str, str] | None
 
 _WINS: Mapping[str, float] = dict.fromkeys(("left", "first", "a", "model_a"), 1.0) | dict.fromkeys(
     ("right", "second", "b", "model_b"), 0.0
@@ -135,6 +151,108 @@ def read_votes(table: Columns, columns: Mapping[str, str], problems: Problems) -
         category=category,
         cluster=cluster,
         cost=cost,
+    )
+
+
+def estimates_of(
+    votes: Votes,
+    criterion: int,
+    *,
+    by_category: bool,
+    confidence: float,
+    contrast: Contrast,
+    ties: Ties,
+) -> tuple[Estimate, ...]:
+    """Estimate what a run with these verdicts would: strengths, and a gap if one is asked for.
+
+    With `by_category` strengths are a tensor of low rank, else one an arm.
+
+    Raises
+    ------
+    ConfigError
+        The estimator refuses the request.
+    """
+    name = votes.criteria[criterion]
+    gap = None if contrast is None else GapContrast(arm=contrast[0], baseline=contrast[1])
+    study = study_of(votes, criterion)
+    try:
+        estimator: BradleyTerry | BtTensor
+        if by_category:
+            by = BtTensorConfig(name=name, confidence=confidence, contrast=gap, context="category")
+            estimator = BtTensor(by, study)
+        else:
+            config = BradleyTerryConfig(
+                name=name, confidence=confidence, contrast=gap, ties=ties.value
+            )
+            estimator = BradleyTerry(config, study)
+        estimator.take(votes.of_criterion(criterion), votes.missing)
+        return estimator.estimate()
+    except ValueError as exc:
+        kind = "bt_tensor" if by_category else "bradley_terry"
+        raise ConfigError(f"{kind} can't estimate this: {exc}") from exc
+
+
+def study_of(votes: Votes, criterion: int) -> Study:
+    """Give the study of which these could be the verdicts."""
+    return Study(
+        kind=Kind.COMPARE,
+        frame=Frame.of(votes.items, votes.models, cluster=votes.cluster, stratum=votes.category),
+        panel=tuple(Panelist(name=judge, card=FREE) for judge in votes.judges),
+        criteria=(Criterion(name=votes.criteria[criterion], scale=PREFERENCE),),
+        seeds=Seeds(0),
+    )
+
+
+def naive_of(votes: Votes, criterion: int, estimate: Estimate, contrast: Contrast) -> Naive:
+    """Take every row as an independent item: win rates, a tie as half a win, along the names.
+
+    Of a gap: the rate at which the one beat the other, in the rows that compare the two.
+    """
+    table = votes.of_criterion(criterion)
+    if estimate.target in {"scores", "win probabilities"}:
+        return _naive_by_category(votes, table, estimate.level)
+    if estimate.target == "difference" and contrast is not None:
+        a, b = (votes.models.index(name) for name in contrast)
+        is_pair = (np.minimum(table.left, table.right) == min(a, b)) & (
+            np.maximum(table.left, table.right) == max(a, b)
+        )
+        rows = table.take(is_pair)
+        sides = [np.where(rows.left == a, rows.outcome, 1 - rows.outcome)]
+    else:
+        sides = [
+            np.concatenate((table.outcome[table.left == m], 1 - table.outcome[table.right == m]))
+            for m in range(len(votes.models))
+        ]
+    return _rates(sides, estimate.level)
+
+
+def _naive_by_category(votes: Votes, table: Comparisons, level: float) -> Naive:
+    labels = votes.category or []
+    names = tuple(dict.fromkeys(labels))
+    category = np.array([names.index(label) for label in labels])[table.item]
+    return _rates(
+        [
+            np.concatenate((table.outcome[left & here], 1 - table.outcome[right & here]))
+            for left, right in (
+                (table.left == m, table.right == m) for m in range(len(votes.models))
+            )
+            for here in (category == k for k in range(len(names)))
+        ],
+        level,
+    )
+
+
+def _rates(sides: Sequence[NDArray[np.float64]], level: float) -> Naive:
+    """Give the mean of each side's points, every row taken as independent."""
+    n = np.array([len(side) for side in sides])
+    mean = np.array([side.mean() if len(side) else np.nan for side in sides])
+    sd = np.array([side.std(ddof=1) if len(side) > 1 else np.nan for side in sides])
+    half = NormalDist().inv_cdf((1 + level) / 2) * sd / np.sqrt(np.maximum(n, 1))
+    return Naive(
+        n_rows=tuple(n.tolist()),
+        value=tuple(mean.tolist()),
+        lower=tuple((mean - half).tolist()),
+        upper=tuple((mean + half).tolist()),
     )
 
 

@@ -47,7 +47,7 @@ def visible(text: str) -> str:
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Finish a sentence about an unknown name with the closest known one, or with all of them."""
-    names = [on_one_line(name) for name in dict.fromkeys(known)]
+    names = [on_one_line(name) for name in dict.fromkeys(known) if name]
     close = get_close_matches(word, names, n=1)
     if close:
         return f'; did you mean "{close[0]}"?'

@@ -60,18 +60,18 @@ class Abreast:
 
     def __init__(self, seats: Sequence[Seat]) -> None:
         self.seats = seats
-        self._open: dict[QNo, Query] = {}
-        self._is_broke = False
+        self.open: dict[QNo, Query] = {}
+        self.is_broke = False
 
     def turn(self) -> Seat | Turn:
         """Give the judge that is next, or say that there is none now, or none any more."""
-        if self._is_broke:
+        if self.is_broke:
             return FINISH
         wanted = [seat for seat in self.seats if seat.has_work]
         if up := [seat for seat in wanted if not seat.is_down]:
             return min(up, key=lambda seat: seat.rank)
         # What is outstanding may still come back unasked, so the end waits for it.
-        return PAUSE if wanted or self._open else FINISH
+        return PAUSE if wanted or self.open else FINISH
 
     def follow(self, event: PolicyEvent) -> Seat | None:
         """Follow what was asked, what came back, and who can be asked.
@@ -80,7 +80,7 @@ class Abreast:
         """
         match event:
             case Asked(q=q, query=query):
-                self._open[q] = query
+                self.open[q] = query
                 seat = self.seats[query.judge]
                 if seat.returned and query == seat.returned[0]:
                     seat.returned.popleft()
@@ -88,18 +88,18 @@ class Abreast:
                     seat.at += 1
                     return seat
             case Record(q=q):
-                del self._open[q]
+                del self.open[q]
             case Parked(q=q):
-                query = self._open.pop(q)
+                query = self.open.pop(q)
                 self.seats[query.judge].returned.append(query)
             case Declined(query=query, account=account):
                 seat = self.seats[query.judge]
                 if account == seat.account:
                     seat.is_declined = True
                 else:
-                    self._is_broke = True
+                    self.is_broke = True
             case CapChanged() | PriceChanged():
-                self._is_broke = False
+                self.is_broke = False
                 for seat in self.seats:
                     seat.is_declined = False
             case JudgeDown(judge=judge, until=until):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Literal
 
 import numpy as np
@@ -38,8 +40,10 @@ class BatchDesignConfig(BaseModel):
         stands in every slot, and behind every other, equally often), or `fixed` (file order; for
         contrast, since it can't tell a slot from a unit)
     batch_size : units of a batch; None: all
-    blocks : of each judge; `auto` is what the cap pays for
+    blocks : of each judge; `auto` is what the cap pays for that the run was opened with, or with
+        ``check: anytime`` whole blocks until the money ends, whatever the cap is by then
     balance : `group` gives each group, or else each arm, its share of every batch
+    check : when intervals hold; None follows the stop rule
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -49,11 +53,11 @@ class BatchDesignConfig(BaseModel):
     batch_size: Annotated[int, Field(ge=2)] | None = None
     blocks: Annotated[int | Literal["auto"], BeforeValidator(_count_or_auto)] = "auto"
     balance: Literal["group", "none"] = "none"
+    check: Literal["end", "anytime", "group_sequential"] | None = None
 
 
-def length_of_block(config: BatchDesignConfig, study: Study) -> int:
+def length_of_block(config: BatchDesignConfig, frame: Frame) -> int:
     """Say how many batches a block of a campaign's design has."""
-    frame = study.frame
     size = config.batch_size or frame.n_units
     match config.design:
         case "williams":
@@ -89,24 +93,26 @@ class BatchDesign:
         frame = study.frame
         size = config.batch_size or frame.n_units
         self._config, self._study = config, study
-        self._block = length_of_block(config, study)
+        self._block = length_of_block(config, frame)
         self._n_batches = most_batches(study, config.blocks, self._block)
         groups = groups_of(frame) if config.balance == "group" else None
+        self._lay_out = partial(
+            design,
+            config.design,
+            n_items=frame.n_units,
+            size=size,
+            seeds=study.seeds,
+            groups=groups,
+        )
+        # Intervals that hold at any time hold after any number of batches, so no end is planned.
+        self._is_open = config.blocks == "auto" and config.check == "anytime"
+        self._end = math.inf if self._is_open else self._n_batches
         self._plans = [
-            design(
-                config.design,
-                self._n_batches,
-                n_items=frame.n_units,
-                size=size,
-                seeds=study.seeds,
-                judge=j,
-                groups=groups,
-            )
-            for j in range(len(study.panel))
+            self._lay_out(n_batches=self._block, judge=j) for j in range(len(study.panel))
         ]
         self._panel = Abreast(
             [
-                Seat(JudgeIx(j), account=f"judge:{panelist.name}", end=self._n_batches)
+                Seat(JudgeIx(j), account=f"judge:{panelist.name}", end=self._end)
                 for j, panelist in enumerate(study.panel)
             ]
         )
@@ -119,26 +125,32 @@ class BatchDesign:
 
     def tell(self, event: PolicyEvent) -> None:
         """Follow what was asked, what came back, and who can be asked."""
-        self._panel.follow(event)
+        moved = self._panel.follow(event)
+        if moved is not None:
+            self._lay_out_more(moved)
         if isinstance(event, Record) and event.is_missing:
             self._ask_again(event.query)
 
     def explain(self) -> dict[str, Json]:
         """Say how many batches each judge is asked for, and how many it was."""
         config, names = self._config, [p.name for p in self._study.panel]
-        n_rest = int((self._plans[0].block == REMAINDER).sum())
+        n_rest = 0 if self._is_open else self._n_batches % self._block
         rest = f", and {n_rest} in random order that make no whole block" if n_rest else ""
+        most = "until the money ends" if self._is_open else f"for {self._n_batches:,} batches"
         return {
             "design": config.design,
             "batch_size": config.batch_size or self._study.frame.n_units,
-            "batches": self._n_batches,
+            "batches": None if self._is_open else self._n_batches,
             "block_length": self._block,
             "remainder": n_rest,
             "asked": {n: s.at for n, s in zip(names, self._panel.seats, strict=True)},
+            "to_come": {
+                n: self._end - s.at + len(s.returned)
+                for n, s in zip(names, self._panel.seats, strict=True)
+                if not self._is_open
+            },
             "asked_again": dict(zip(names, self._n_again, strict=True)),
-            "says": [
-                f"each judge is asked for {self._n_batches:,} batches, in blocks of {self._block}{rest}"
-            ],
+            "says": [f"each judge is asked {most}, in blocks of {self._block}{rest}"],
         }
 
     def _next(self, seat: Seat) -> Query:
@@ -154,10 +166,21 @@ class BatchDesign:
             note="remainder" if block == REMAINDER else f"block {block}",
         )
 
+    def _lay_out_more(self, seat: Seat) -> None:
+        """Double the batches of a judge that is through with those laid out; the first stay."""
+        n_batches = len(self._plans[seat.judge].rows)
+        if seat.at == n_batches < self._end:
+            n_batches = int(min(2 * n_batches, self._end))
+            self._plans[seat.judge] = self._lay_out(n_batches=n_batches, judge=seat.judge)
+
     def _ask_again(self, lost: Query) -> None:
-        """Line up a batch that was lost, as a new one in the same order; once."""
-        if lost.replicate < self._n_batches:
-            again = replace(lost, replicate=self._n_batches + self._n_again[lost.judge])
+        """Line up a batch that was lost, as a new one in the same order; once.
+
+        Its number is none of the design's: the first behind its end, or without one below 0.
+        """
+        if 0 <= lost.replicate < self._end:
+            n = self._n_again[lost.judge]
+            again = replace(lost, replicate=-1 - n if self._is_open else self._n_batches + n)
             self._n_again[lost.judge] += 1
             self._panel.seats[lost.judge].returned.append(again)
 

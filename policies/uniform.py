@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
@@ -13,7 +14,7 @@ from orchestrator.core.query import Kind, Query
 from orchestrator.core.study import Study
 from orchestrator.core.wire import Json
 from policies.abreast import Abreast, Seat
-from policies.order import Strata, unit_order
+from policies.order import Strata, pair_order, unit_order
 
 
 class UniformConfig(BaseModel):
@@ -32,10 +33,11 @@ class UniformConfig(BaseModel):
 
 
 class Uniform:
-    """Walks all judges along one common sequence of units.
+    """Walks all judges along one common sequence of units, or of pairs of units.
 
     The sequence runs in rounds, one repeat each: items in a fresh seeded order, the arms of an
-    item together in a seeded order. The judge furthest behind is asked next, so a judge that was
+    item together in a seeded order. Of comparisons it holds all pairs of arms, in the orders that
+    the study asks for (`pair_order`). The judge furthest behind is asked next, so a judge that was
     down catches up. A question that came back is asked again before anything new. What is missing
     stays missing. Given the seed every choice is certain, so the propensity is 1.
 
@@ -48,26 +50,28 @@ class Uniform:
     Raises
     ------
     ValueError
-        The study asks for something else than one unit a question.
+        The study asks for batches, or for comparisons of one arm.
     """
 
     def __init__(self, config: UniformConfig, study: Study) -> None:
-        if study.kind not in {Kind.RATE, Kind.CHECK}:
-            raise ValueError(f"uniform asks about one unit at a time; the task is {study.kind}")
+        if study.kind not in {Kind.RATE, Kind.CHECK, Kind.COMPARE}:
+            raise ValueError(f"uniform asks about one unit or two; the task is {study.kind}")
+        if study.kind is Kind.COMPARE and study.frame.n_arms < 2:
+            raise ValueError("a comparison wants two arms or more, and there is one")
         self._config = config
         self._study = study
-        n_units = study.frame.n_units
+        self._rounds: dict[int, Sequence[tuple[UnitIx, ...]]] = {0: self._order(0)}
+        self._n_places = len(self._rounds[0])
         bounds = [
             min((b for b in (p.repeats, config.max_repeats) if b is not None), default=float("inf"))
             for p in study.panel
         ]
         self._panel = Abreast(
             [
-                Seat(JudgeIx(j), account=f"judge:{p.name}", end=bound * n_units)
+                Seat(JudgeIx(j), account=f"judge:{p.name}", end=bound * self._n_places)
                 for j, (p, bound) in enumerate(zip(study.panel, bounds, strict=True))
             ]
         )
-        self._rounds: dict[int, list[int]] = {0: self._order(0)}
 
     def ask(self, view: BudgetView) -> Query | Turn:  # noqa: ARG002 - money is the engine's business
         """Propose the next question of the judge that is furthest behind."""
@@ -87,19 +91,22 @@ class Uniform:
     def _next(self, seat: Seat) -> Query:
         if seat.returned:
             return seat.returned[0]
-        replicate, place = divmod(seat.at, self._study.frame.n_units)
-        unit = UnitIx(self._rounds[replicate][place])
-        return Query(kind=self._study.kind, judge=seat.judge, units=(unit,), replicate=replicate)
+        replicate, place = divmod(seat.at, self._n_places)
+        units = self._rounds[replicate][place]
+        return Query(kind=self._study.kind, judge=seat.judge, units=units, replicate=replicate)
 
     def _keep_rounds(self, moved: Seat) -> None:
         """Keep the orders of the rounds that judges stand in."""
-        n_units = self._study.frame.n_units
-        if moved.at % n_units == 0 and moved.at < moved.end:
-            places = {s.at // n_units for s in self._panel.seats if s.at < s.end}
+        n_places = self._n_places
+        if moved.at % n_places == 0 and moved.at < moved.end:
+            places = {s.at // n_places for s in self._panel.seats if s.at < s.end}
             self._rounds = {r: self._rounds.get(r) or self._order(r) for r in places}
 
-    def _order(self, replicate: int) -> list[int]:
-        return unit_order(self._study, replicate, strata=self._config.strata)
+    def _order(self, replicate: int) -> Sequence[tuple[UnitIx, ...]]:
+        strata = self._config.strata
+        if self._study.kind is Kind.COMPARE:
+            return pair_order(self._study, replicate, strata=strata)
+        return [(UnitIx(u),) for u in unit_order(self._study, replicate, strata=strata)]
 
 
 PLUGIN = Plugin(config=UniformConfig, build=Uniform)

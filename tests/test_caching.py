@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from judges.rubrics.compare import Compare
 from orchestrator import atomic
 from orchestrator.caching import (
     About,
@@ -35,6 +36,7 @@ from orchestrator.core.judge import Judge
 from orchestrator.core.ports import Reading, Unreadable
 from orchestrator.core.query import Judged, Kind, MissingReason, Observation, Query
 from orchestrator.core.scale import Criterion, Scale, ScaleType
+from orchestrator.core.seeds import Seeds
 from orchestrator.core.wire import Attempt, Finish, Origin, Reply, Route, Usage
 
 ABOUT = About(adapter="openai", model="acme-std", base_url="https://api.example.com/v1")
@@ -783,3 +785,35 @@ def test_an_entry_that_another_process_clears_is_passed_over(tmp_path, monkeypat
     for path in files(cache):
         path.unlink()
     assert list(found) == []
+
+
+def test_preferences_that_turn_tell_of_a_changed_model(tmp_path):
+    """Second by the cache and first when asked again, time after time: it is another judge.
+
+    Without the judge's own words a preference is written anew, and reads back as the same.
+    """
+    fields = [{"candidate": f"text {n}"} for n in range(60)]
+    overall = Criterion(name="overall", scale=Scale(type=ScaleType.PREFERENCE, ties=True))
+    rubric = Compare(None, (overall,), fields, n_arms=2, seeds=Seeds(3), max_output_tok=99)
+    judge = Judge(name="acme", rubric=rubric, adapter=None, signature="acme")
+
+    def remembering(opened_at):
+        cache = Cache(tmp_path, now=lambda: opened_at + 1)
+        options = {"seed": 3, "opened_at": opened_at, "keeps_text": False}
+        return CachedVerdicts(cache, [judge], [ABOUT], (overall,), fields, **options)
+
+    def heard(memory, item, said):
+        query = Query(kind=Kind.COMPARE, judge=0, units=(2 * item, 2 * item + 1))
+        reply = replace(REPLY, text=f'```json\n{{"overall": "{said}"}}```', alternatives=())
+        judged = Judged(observations=rubric.read(query, reply).observations, cost=1, usage=None)
+        return memory.keep(query, Attempt(), reply, judged)
+
+    first = remembering(100.0)
+    assert {heard(first, item, "second") for item in range(30)} == {""}
+    again = remembering(200.0)
+    query = Query(kind=Kind.COMPARE, judge=0, units=(0, 1))
+    assert again.find(query).text == '{"overall": "second"}'
+    assert again.find(replace(query, units=(1, 0))) is None
+    warnings = [heard(again, item, "tie" if item % 2 else "first") for item in range(30)]
+    assert set(warnings[:13]) == {""}
+    assert all("came out higher: the model behind it has changed" in said for said in warnings[13:])

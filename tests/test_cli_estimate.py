@@ -97,12 +97,12 @@ def test_problems_are_one_message_and_exit_2(sortition, table):
 
 def test_what_is_planned_is_shown_and_exits_2(sortition):
     """Nothing was estimated, so it is no success; what the columns allow is said all the same."""
-    Path("p.csv").write_text("item_id,left,right,winner\n1,a,b,left\n", encoding="utf-8")
+    Path("p.csv").write_text("item_id,stratum,correct\n1,a,1\n", encoding="utf-8")
     for words in ((), ("--json",)):
         code, out, _ = sortition("estimate", "p.csv", *words)
         assert code == 2
-        assert "bradley_terry" in out
-    code, out, err = sortition("estimate", "p.csv", "--kind", "bradley_terry")
+        assert "exchangeable" in out
+    code, out, err = sortition("estimate", "p.csv", "--kind", "exchangeable")
     assert (code, out) == (2, "")
     assert "planned and not built yet" in err
 

@@ -286,7 +286,12 @@ PRIMARY = "{name: %s, kind: score_means, primary: true}"
         ("policy", "{max_repeats: 1}", "policy.kind", "missing"),
         ("policy", "{kind: est_ivwe, p: 0.5}", "policy.p", "wants a number from 1 up, not 0.5"),
         ("policy", "{kind: est_ivwe, weights: {larg: 1}}", "policy.weights.larg", '"large"?'),
-        ("policy", "{kind: active_pairwise, floor: 0}", "policy.floor", "wants more than 0, not 0"),
+        (
+            "policy",
+            "{kind: active_pairwise, floor: 0}",
+            "policy.floor",
+            "wants 0.1 or more, not 0",
+        ),
         ("budget", "5", "budget", "wants a mapping, not 5"),
         ("budget", "{usd: 0.0000000001}", "budget.usd", "finer than one nano-USD"),
         ("budget", "{usd: 10000m}", "budget.usd", "at most 9 billion"),
@@ -487,15 +492,23 @@ def test_names_are_given_once(problems):
 
 def test_mocks_share_one_truth(problems):
     judges = (
-        "[{name: a, adapter: mock, mock: {truth: x}}, {name: b, adapter: mock, mock: {truth: y}}]"
+        "[{name: a, adapter: mock, mock: {truth: quality}}, "
+        "{name: b, adapter: mock, mock: {truth: y}}]"
     )
     (line,) = problems(plain(judges=judges))
-    assert '  judges[1].mock.truth — another mock takes "x"' in line
+    assert '  judges[1].mock.truth — another mock takes "quality"' in line
 
 
 def test_a_comparison_needs_two_arms(problems):
     (line,) = problems(plain(task="{kind: compare, scale: {type: preference}}"))
     assert "  data.arms — compare wants two arms or more" in line
+
+
+def test_only_comparisons_take_in_earlier_judgments(problems):
+    """What nobody would read is refused."""
+    found = problems(plain(data="{path: d.csv, fields: {candidate: c}, prior_judgments: [r]}"))
+    said = "data.prior_judgments — judgments of earlier runs are taken in by compare"
+    assert any(said in line for line in found)
 
 
 def test_a_mistake_in_the_defaults_is_shown_there_once(problems):
@@ -569,11 +582,8 @@ def test_everything_planned_is_valid_and_refused_by_name():
         "judges[0].lane",
         "task.kind",
         "policy.kind",
-        *(f"estimate[{index}].kind" for index in range(3)),
-        "stop.when",
+        "estimate[0].kind",
         "stop.of",
-        "stop.max_answers",
-        "data.prior_judgments",
         "systems",
     }
 
@@ -774,15 +784,15 @@ def test_what_is_not_built_is_refused_by_name(examples):
         file = load_campaign(examples / f"{name}.yaml", environ={})
         return {p.path: (p.line, p.message) for p in refused(file)}
 
-    line, message = said("pairwise")["task.kind"]
-    assert message == "compare is planned and not built yet"
+    line, message = said("benchmark")["task.kind"]
+    assert message == "check is planned and not built yet"
     assert line is not None
     assert said("scores") == said("gate") == said("batches") == {}
     assert said("benchmark").keys() >= {"systems", "task.kind", "stop.of"}
-    assert said("pairwise").keys() >= {"data.prior_judgments", "stop.when", "stop.max_answers"}
+    assert said("pairwise") == {}
 
 
-GROUPS = "[{name: g, kind: markov_glmm, contrast: {group: a, baseline: b}}]"
+GROUPS = "[{name: g, kind: markov_glmm, contrast: {group: repair, baseline: order}}]"
 
 
 def batched(**sections):
@@ -834,7 +844,7 @@ def test_planned_looks_want_an_estimate_that_spends_error_over_them(load, proble
     assert "stop.rule — the primary estimate is score_means; planned looks want" in other
     (checked,) = problems(plain(stop="{check: group_sequential}"))
     assert "stop.check — the primary estimate is score_means" in checked
-    ranks = GROUPS.replace(", contrast: {group: a, baseline: b}", "")
+    ranks = GROUPS.replace(", contrast: {group: repair, baseline: order}", "")
     assert (
         "stop.rule — planned looks want a contrast"
         in problems(batched(stop="{rule: obrien_fleming}", estimate=ranks))[0]
@@ -845,12 +855,41 @@ def test_planned_looks_want_an_estimate_that_spends_error_over_them(load, proble
     assert load(batched(stop=stop, gate=gate, estimate=raw % ", check: end"))
 
 
+def test_a_ranking_that_ends_the_run_wants_one_that_holds_at_every_look(load, problems):
+    """What ranks is named, and what can be proved of a ranking meanwhile."""
+    ranks = GROUPS.replace(", contrast: {group: repair, baseline: order}", "")
+    for how in ("check: anytime", "rule: obrien_fleming"):
+        stop = f"{{when: ranking_separated, {how}}}"
+        assert load(batched(stop=stop, estimate=ranks)).campaign.stop.separates == "leader"
+        (groups,) = problems(batched(stop=stop))
+        assert "stop.when — ranking_separated wants a ranking; with a contrast" in groups
+    anytime = "{when: ranking_separated, check: anytime%s}"
+    (means,) = problems(plain(stop=anytime % ""))
+    assert "stop.when — ranking_separated wants a ranking, and score_means makes none" in means
+    pairs = "{kind: compare, scale: {type: preference}}"
+    arms = "{path: d.csv, arms: {a: {candidate: a}, b: {candidate: b}}, strata: s}"
+    tensor = "[{name: t, kind: bt_tensor, context: s}]"
+    found = problems(plain(task=pairs, data=arms, estimate=tensor, stop=anytime % ""))
+    assert any("ranking_separated wants a ranking, and bt_tensor makes none" in f for f in found)
+    (peeking,) = problems(batched(stop="{when: ranking_separated}", estimate=ranks))
+    assert "stop.check — a ranking that ends the run is read at every look" in peeking
+    own = ranks.replace("}]", ", check: end}]")
+    (ends,) = problems(batched(stop=anytime % "", estimate=own))
+    assert "estimate[0].check — a ranking that ends the run" in ends
+    (pairs,) = problems(batched(stop=anytime % ", separate: ranking", estimate=ranks))
+    assert "stop.separate — markov_glmm separates the leader alone" in pairs
+    (unread,) = problems(batched(stop="{separate: leader}", estimate=ranks))
+    assert "stop.separate — when: target never reads it" in unread
+    (level,) = problems(batched(stop=anytime % ", confidence: 0.9", estimate=ranks))
+    assert "stop.confidence — the primary estimate has 0.95" in level
+
+
 def test_groups_want_a_column_and_nothing_is_compared_with_itself(problems):
     without = "{path: items.csv, id: ticket, fields: {candidate: short_reply}}"
     (missing,) = problems(batched(data=without))
     assert "estimate[0].contrast.group — data.group is not set" in missing
-    (same,) = problems(batched(estimate=GROUPS.replace("baseline: b", "baseline: a")))
-    assert 'estimate[0].contrast.baseline — "a" can\'t be compared with itself' in same
+    (same,) = problems(batched(estimate=GROUPS.replace("baseline: order", "baseline: repair")))
+    assert 'estimate[0].contrast.baseline — "repair" can\'t be compared with itself' in same
     arms = "{arms: {new: {candidate: short_reply}, old: {candidate: long_reply}}, path: items.csv, id: ticket}"
     contrast = "[{name: e, kind: %s, contrast: {arm: new, baseline: new}}]"
     for kind in ("score_means", "markov_glmm"):
@@ -858,9 +897,194 @@ def test_groups_want_a_column_and_nothing_is_compared_with_itself(problems):
         assert '"new" can\'t be compared with itself' in found
 
 
+GRADES = "{kind: rate_batch, scale: {type: integer, min: 1, max: 5}%s}"
+FREE = "[{name: large, adapter: mock, price_usd_per_1m: free}]"
+ONE_GROUP = "{path: items.csv, id: ticket, group: ticket, fields: {candidate: short_reply}}"
+BY_ARM = (
+    "{arms: {new: {candidate: short_reply}, old: {candidate: long_reply}}, "
+    "path: items.csv, id: ticket}"
+)
+ANYTIME = {
+    "stop": "{when: gate_decided, check: anytime}",
+    "gate": "[{estimate: g, rule: superior}]",
+}
+
+
+def model(**keys):
+    """An estimate of the model with further keys."""
+    more = "".join(f", {key}: {value}" for key, value in keys.items())
+    return GROUPS.replace("}}]", f"}}{more}}}]")
+
+
+@pytest.fixture
+def refusals(problems, folder):
+    """Give what is wrong with a campaign, as text without the folder: its file, or with its data."""
+
+    def refusals(text, **options):
+        (folder / "c.yaml").write_text(text, encoding="utf-8")
+        with pytest.raises(InvalidCampaign) as caught:
+            Campaign.from_yaml(folder / "c.yaml", **options).build()
+        return [str(p).replace(f"{folder}/", "") for p in caught.value.problems]
+
+    return refusals
+
+
+def test_five_faults_of_a_batch_campaign_are_five_problems(refusals):
+    """Each stands at its line with what is wanted, though some are found in the file and some only
+    in the data."""
+    faults = batched(
+        task=GRADES % "",
+        policy="{kind: batch_design, design: williams, batch_size: 9, balance: group}",
+        budget="{max_requests: 100}",
+        estimate=GROUPS.replace("repair", "repare").replace("order", "odrer"),
+    )
+    line = "missing; markov_glmm wants the lowest verdict that is a yes, above 1 and up to 5"
+    found = [
+        ("7:1", "task.accept_from", f"{line}, where the scale is"),
+        ("8:48", "policy.batch_size", "9 is more than the 6 units that there are"),
+        ("9:52", "estimate[0].contrast.group", _no_group("repare", "repair")),
+        ("9:67", "estimate[0].contrast.baseline", _no_group("odrer", "order")),
+        ("10:1", "budget.usd", 'missing; judge "large" is not free'),
+    ]
+    assert refusals(faults) == [f"c.yaml:{at}  {path} — {what}" for at, path, what in found]
+
+
+def _no_group(name, meant):
+    return f'no group is named "{name}"; did you mean "{meant}"? (in "g")'
+
+
+@pytest.mark.parametrize(
+    ("sections", "found"),
+    [
+        (
+            {"policy": "{kind: batch_design, design: fixed, batch_size: 7, balance: group}"},
+            {
+                "policy.batch_size": "7 is more than the 6 units",
+                "policy.balance": "fixed takes the file's order",
+            },
+        ),
+        (
+            {"estimate": GROUPS.replace("repair", "x"), "policy": "{kind: batch_design, design: a}"},
+            {"policy.design": "wants shuffle, williams or fixed", "estimate[0].contrast.group": "x"},
+        ),
+        (
+            {"policy": "{kind: batch_design, design: williams, batch_size: 2}",
+             "estimate": model(lags=2, blocks=3, block_length=5, accept_from=0.5)},
+            {
+                "estimate[0].lags": "wants at most 1",
+                "estimate[0].blocks": "policy.blocks, which it follows, is auto",
+                "estimate[0].block_length": "have 2: leave it out",
+                "estimate[0].accept_from": "a boolean scale has its yes",
+            },
+        ),
+        (
+            {"task": GRADES % "", "estimate": model(accept_from=6)},
+            {"estimate[0].accept_from": "wants one above 1 and up to 5"},
+        ),
+        (
+            {"data": BY_ARM, "estimate": GROUPS.replace("group: repair", "arm: newer")},
+            {
+                "estimate[0].contrast.arm": 'did you mean "new"?',
+                "estimate[0].contrast.baseline": "known: new, old",
+            },
+        ),
+        (
+            {"data": ONE_GROUP, "estimate": GROUPS.replace("repair", "t1").replace("order", "t2")
+             .replace("}}]", "}, inference: items}]")},
+            {"estimate[0].inference": 'two units or more on each side, and "t'},
+        ),
+        (
+            {"estimate": GROUPS.replace("group: repair", "arm: repair")},
+            {
+                "estimate[0].contrast.arm": "there are no arms",
+                "estimate[0].contrast.baseline": "there are no arms",
+            },
+        ),
+        ({"judges": FREE}, {"policy.blocks": "judges are free; wants a number"}),
+        (
+            {"judges": "[{name: large, adapter: recorded, recorded: {path: ratings.csv, judge: large, usd_per_call: 0.01}}]"},
+            {"judges[0].adapter": "recordings hold verdicts on units one by one"},
+        ),
+        (
+            {"policy": "{kind: batch_design, design: shuffle, check: anytime}"},
+            {"policy.check": "the stop rule, which it follows, is end: leave it out"},
+        ),
+        (
+            {"judges": "[{name: large, adapter: mock, price_usd_per_1m: free, mock: {truth: grade}}]",
+             "policy": "{kind: batch_design, design: shuffle, blocks: 0}"},
+            {"judges": 'no column "grade"', "policy.blocks": "wants a whole number above 0"},
+        ),
+        (
+            {"judges": FREE.replace("free}", "free, planning_usd_per_call: 0.01}"),
+             "budget": "{max_requests: 9}"},
+            {"policy.blocks": "auto is what budget.usd pays for, and it is missing"},
+        ),
+        ({"budget": "{usd: 0.0001}", **ANYTIME}, {"policy.blocks": "the cap pays for 0 batches"}),
+        ({"budget": "{usd: 0.0001}"}, {"policy.blocks": "the cap pays for 0 batches"}),
+        (
+            {"task": "{kind: rate_batch, scale: {type: boolean}, rubric: 'A {{ repply }}'}",
+             "policy": "{kind: batch_design, design: shuffle, batch_size: 8}"},
+            {"task.rubric": '"repply" is no field of data.fields (line 1 of the text)',
+             "policy.batch_size": "8 is more"},
+        ),
+        (
+            {"data": "{path: items.csv, id: ticket, group: topik, fields: {candidate: short_reply}}",
+             "budget": "{}"},
+            {"data.group": 'did you mean "topic"?', "budget.usd": "missing"},
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_batches_is_named_together(refusals, sections, found):
+    said = refusals(batched(**sections))
+    assert sorted(set(paths(said))) == sorted(found)
+    for path, words in found.items():
+        assert any(f"{path} — " in line and words in line for line in said)
+        assert all(line.startswith("c.yaml:") for line in said)
+
+
+def test_a_pool_of_one_unit_is_no_batch(refusals):
+    (alone,) = refusals(batched(estimate="[{name: g, kind: markov_glmm}]"), limit=1)
+    assert "data — rate_batch wants two units or more in a call, and there is one" in alone
+
+
+def test_balance_wants_something_to_balance(refusals, load, folder):
+    balanced = "{kind: batch_design, design: shuffle, batch_size: 3, balance: group}"
+    alone = "{path: items.csv, id: ticket, fields: {candidate: short_reply}}"
+    ranks = "[{name: g, kind: markov_glmm}]"
+    (nothing,) = refusals(batched(data=alone, policy=balanced, estimate=ranks))
+    assert "policy.balance — there are neither groups nor arms: set data.group" in nothing
+    load(batched(data=ONE_GROUP, policy=balanced, estimate=ranks))
+    (rare,) = Campaign.from_yaml(folder / "c.yaml").build().warnings
+    assert (rare.path, rare.line) == ("policy.balance", 9)
+    assert "batches of 3 can't hold each of 6 groups" in rare.message
+    one = refusals(batched(policy=balanced, estimate=ranks), limit=1)
+    assert paths(one) == ["data", "policy.batch_size", "policy.balance"]
+    assert 'all items are of one group, "' in one[2]
+
+
+def test_an_end_of_free_judges_is_a_key_that_the_policy_takes(load, problems):
+    """A number of blocks ends a run, as repeats do; what has neither is told of budgets alone."""
+    blocks = "{kind: batch_design, design: williams, blocks: 2}"
+    assert load(batched(judges=FREE, budget="{}", policy=blocks)).warnings == ()
+    (uniform,) = problems(plain(judges=FREE, budget="{}", policy="{kind: uniform}"))
+    assert uniform.endswith("budget.wall_clock, stop.max_answers, or policy.max_repeats")
+    (other,) = problems(plain(judges=FREE, budget="{}", policy="{kind: subsample}"))
+    assert other.endswith("budget.max_tokens, budget.wall_clock, stop.max_answers")
+
+
+def test_few_output_tokens_for_a_batch_are_warned_of(load, folder):
+    """A live judge's answer about all units would be cut, and each one is paid for."""
+    live = "[{name: large, adapter: openai, model: gpt-5-mini, price_usd_per_1m: {input: 1, output: 4}, params: {max_output_tokens: %d}}]"
+    load(batched(judges=live % 59))
+    (few,) = Campaign.from_yaml(folder / "c.yaml").build().warnings
+    assert few.path == "judges[0].params.max_output_tokens"
+    assert "59 are too few for 6 verdicts" in few.message
+    load(batched(judges=live % 60))
+    assert Campaign.from_yaml(folder / "c.yaml").build().warnings == ()
+
+
 def test_a_cap_below_a_block_names_its_field_once(load, folder):
-    groups = GROUPS.replace("group: a, baseline: b", "group: repair, baseline: order")
-    load(batched(stop="{rule: obrien_fleming}", budget="{usd: 0.0001}", estimate=groups))
+    load(batched(stop="{rule: obrien_fleming}", budget="{usd: 0.0001}"))
     with pytest.raises(InvalidCampaign) as caught:
         Campaign.from_yaml(folder / "c.yaml").build()
     (problem,) = caught.value.problems

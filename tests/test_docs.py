@@ -451,3 +451,59 @@ def test_the_plugin_of_the_page_passes_its_contract(folder):
     )
     assert done.returncode == 0, done.stdout
     assert "5 passed" in done.stdout
+
+
+# --- comparing groups --------------------------------------------------------------------------
+
+
+def test_the_page_on_groups_shows_what_its_campaign_says(folder, sortition):
+    """The plan's lines, the judge's memory, and two verdicts that differ."""
+    page = DOCS / "how-to" / "compare-groups.md"
+    lay_out(page, folder)
+    (folder / "campaign.yaml").write_text(blocks(page, "yaml")[0].text, "utf-8")
+    (shown,) = blocks(page, "text")
+    assert shown.text in sortition("plan")
+    sortition("run --run-dir run")
+    sortition("report run -o report.md")
+    report = (folder / "report.md").read_text("utf-8").replace("\\", "")
+    (memory,) = re.findall(r'its memory: "([^"]+)"', prose(page))
+    assert f"a: {memory}" in report
+    assert "by raw verdicts gnc - glasso is not told from 0, by the model it is above 0" in report
+
+
+# --- ranking models ----------------------------------------------------------------------------
+
+RANKING_PAGE = DOCS / "how-to" / "rank-models.md"
+
+
+@pytest.mark.parametrize("text", [block.text for block in blocks(RANKING_PAGE, "yml")])
+def test_printed_parts_of_a_ranking_are_valid(text, folder):
+    """They take the place of sections of the campaign that the page begins with."""
+    (whole,) = blocks(RANKING_PAGE, "yaml")
+    (folder / "runs" / "ranking").mkdir(parents=True)  # which the newcomer's campaign reads
+    part = yaml.load(text)
+    with (folder / "part.yaml").open("w", encoding="utf-8") as file:
+        yaml.dump(part if "version" in part else yaml.load(whole.text) | part, file)
+    load_campaign(folder / "part.yaml", environ={})
+
+
+def test_the_page_prints_the_shipped_ranking():
+    """But for the folder that paths are relative to."""
+    (whole,) = blocks(RANKING_PAGE, "yaml")
+    shipped = (ROOT / "configs" / "ranking.yaml").read_text("utf-8")
+    assert yaml.load(whole.text.replace("configs/data/", "data/")) == yaml.load(shipped)
+
+
+def test_a_ranking_and_its_newcomer_print_what_their_page_shows(folder, sortition):
+    """The second run takes in what the first has asked, at no cost."""
+    lay_out(RANKING_PAGE, folder)
+    first, second = blocks(RANKING_PAGE, "text")
+    check_output(first, sortition("run configs/ranking.yaml --run-dir runs/ranking"))
+    check_output(second, sortition("run newcomer.yaml --run-dir runs/newcomer"))
+
+
+def test_votes_in_a_table_are_worth_what_the_page_shows(folder, sortition):
+    page = DOCS / "how-to" / "estimate-from-a-table.md"
+    lay_out(page, folder)
+    (shown,) = [block.text for block in blocks(page, "text") if "strengths" in block.text]
+    assert shown in sortition("estimate votes.csv --map item_id=prompt")

@@ -451,6 +451,17 @@ def test_an_exported_run_gives_its_own_estimates(tmp_path, monkeypatch, name):
 # --- reading -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("part", ["cluster", "stratum", "group"])
+def test_a_blank_column_of_items_is_as_good_as_none(write, part):
+    """So a run without groups exports one; a column that is blank in some rows is refused."""
+    columns = {"item_id": ["a", "b", "c"], "score": [1, 0, 1]}
+    without = as_json(assess(write(**columns), Request()))
+    blank = as_json(assess(write(**columns, **{part: ["", "", ""]}), Request()))
+    assert blank["results"] == without["results"]
+    with pytest.raises(ConfigError, match=f"{part} — row 2: missing"):
+        assess(write(**columns, **{part: ["x", "", "x"]}), Request())
+
+
 @pytest.mark.parametrize("name", ["t.csv.gz", "t.jsonl", "T.JSONL.gz", "t.ndjson", "t.parquet"])
 def test_all_forms_of_a_table_say_the_same(write, name):
     columns = {
@@ -780,10 +791,11 @@ def test_more_cells_than_memory_are_refused(write, monkeypatch):
 )
 def test_columns_say_what_can_be_estimated(write, columns, kinds):
     """What is planned is said to be, and nothing is estimated by it."""
-    path = write(**{name: ["0", "1"] for name in columns.split()})
+    cells = {"right": ["1", "0"], "model_b": ["1", "0"]}
+    path = write(**{name: cells.get(name, ["0", "1"]) for name in columns.split()})
     assessment = assess(path, Request())
     assert [use.kind for use in assessment.uses] == kinds
-    built = {"score_means", "markov_glmm"}
+    built = {"score_means", "markov_glmm", "bradley_terry", "bt_tensor"}
     assert [use.is_built for use in assessment.uses] == [kind in built for kind in kinds]
     assert bool(assessment.results) == bool(built & set(kinds))
     for kind in set(kinds) - built:

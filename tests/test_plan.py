@@ -17,9 +17,11 @@ import pytest
 from judges.mock import MockJudge
 from orchestrator import Campaign, cli, planning
 from orchestrator.core.errors import BudgetTooSmall
+from orchestrator.core.events import Asked
 from orchestrator.core.stopping import StopReason
 from orchestrator.engine.scheduler import Operation
 from orchestrator.planning import QUICK, Effort, make_plan
+from orchestrator.previewing import as_text, preview
 from orchestrator.report.planning import document, plan_lines, run_lines
 from orchestrator.testing.virtual import run_virtually
 
@@ -699,3 +701,174 @@ def test_the_quickstart_is_planned_as_the_page_shows(tmp_path, monkeypatch, sort
     (block,) = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     _, out, _ = sortition("plan", "configs/quickstart.yaml")
     assert out == block + "plan      configs/plan.json\n"
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def batched(tmp_path):
+    """Write a campaign of twelve items in two groups, all in each batch; keys can be replaced."""
+
+    def batched(*, judges=("a",), **sections):
+        rows = [f"{group}{i},{group},text,{i / 4 - 0.5}" for group in "AB" for i in range(6)]
+        (tmp_path / "items.csv").write_text("\n".join(["id,method,text,q", *rows]), "utf-8")
+        answers = {"truth": "q", "log_odds": True, "tokens": {"in": 1500, "out": 250}}
+        written = {
+            "version": 1,
+            "name": "edges",
+            "seed": 5,
+            "data": {
+                "path": "items.csv",
+                "id": "id",
+                "group": "method",
+                "fields": {"candidate": "text"},
+            },
+            "judges": [
+                {
+                    "name": name,
+                    "adapter": "mock",
+                    "price_usd_per_1m": {"input": 1, "output": 4},
+                    "mock": answers,
+                }
+                for name in judges
+            ],
+            "task": {"kind": "rate_batch", "scale": {"type": "boolean"}},
+            "policy": {"kind": "batch_design", "design": "williams", "balance": "group"},
+            "budget": {"usd": 0.4},
+            "stop": {"when": "gate_decided", "rule": "obrien_fleming"},
+            "estimate": [
+                {
+                    "name": "groups",
+                    "kind": "markov_glmm",
+                    "contrast": {"group": "A", "baseline": "B"},
+                }
+            ],
+            "gate": [{"estimate": "groups", "rule": "superior"}],
+        }
+        path = tmp_path / "campaign.yaml"
+        path.write_text(json.dumps(written | sections), "utf-8")
+        return path
+
+    return batched
+
+
+def test_a_design_of_batches_is_planned_with_its_looks(batched, sortition):
+    """As many batches as the money pays for, in the blocks and looks that the run will have."""
+    path = batched()
+    code, out, _ = sortition("plan", path)
+    assert code == 0
+    assert (
+        "batches   159 of each judge, which is what the money pays for; 12 units each, in blocks of "
+        "12, and 3 in random order that make no whole block\n"
+        "looks     7 at most: after every 24 batches of each judge, and after the last\n"
+    ) in out
+    assert "the list" not in out
+    assert re.search(r"^expected .*   half-width not predicted$", out, re.MULTILINE)
+    assert "note      half-widths of markov_glmm are not predicted: they hang on" in out
+    document = json.loads((path.parent / "plan.json").read_text("utf-8"))
+    assert document["batches"] == {
+        "each_judge": 159,
+        "size": 12,
+        "block_length": 12,
+        "per_look": 24,
+        "looks": 7,
+        "is_by_cap": True,
+        "is_open": False,
+    }
+    assert (document["run"]["calls"], document["run"]["ends_by"]) == (159, "finished")
+    assert document["run"]["half_width"] is None
+    assert Campaign.from_yaml(path).build().crew.opened.looks == 24
+
+
+def test_a_plan_of_batches_comes_true(batched):
+    """Calls and money of a run that no gate ends, losses included."""
+    path = batched(judges=("a", "b"), gate=[], stop={}, budget={"usd": 0.6})
+    made = Campaign.from_yaml(path, {"judges.a.mock.faults": {"timeout": 0.1}})
+    plan = made.plan()
+    run = run_virtually(made.build().crew)
+    judges = [event.query.judge for event in run.events if isinstance(event, Asked)]
+    asked = [judges.count(0), judges.count(1)]
+    assert [judge.calls for judge in plan.judges] == pytest.approx(asked, rel=0.1)
+    account = run.state.ledger.campaign
+    assert plan.spend.low <= account.settled + account.uncertain <= plan.spend.high
+
+
+def test_the_smallest_cap_of_a_judge_sets_the_number_of_batches(batched, sortition):
+    """All judges are asked for as many, so each must pay for its part."""
+    path = batched(judges=("a", "b"))
+    own = ("--set", "judges.b.budget_usd=0.1")
+    _, out, _ = sortition("plan", path, *own)
+    assert "batches   39 of each judge, which is what the money pays for" in out
+    assert "looks     4 at most: after every 12 batches of each judge" in out
+    blueprint = Campaign.from_yaml(path, {"judges.b.budget_usd": "0.1"}).build()
+    assert blueprint.crew.opened.looks == 2 * 12
+    policy = blueprint.crew.new_policy(blueprint.crew.opened.cap)
+    assert policy.explain()["batches"] == 39
+    code, _, err = sortition("plan", path, "--set", "judges.b.budget_usd=0.01")
+    assert code == 2
+    assert "policy.blocks — the cap of b pays for 3 batches of b" in err
+
+
+def test_a_number_of_blocks_has_a_list_that_ends(batched, sortition):
+    """Also where the money ends first, however long it is."""
+    path = batched()
+    _, out, _ = sortition("plan", path, "--set", "policy.blocks=2")
+    assert "batches   24 of each judge; 12 units each, in blocks of 12\n" in out
+    assert "the list  24 calls: expected $0.06, worst case $0.074\n" in out
+    _, out, _ = sortition("plan", path, "--set", "policy.blocks=2000")
+    assert "the list  24,000 calls: expected $60.00, worst case $74.40\n" in out
+    assert "the cap, not the list, will end the run." in out
+
+
+def test_batches_without_a_planned_end_go_on_until_the_money_ends(batched, sortition):
+    _, out, _ = sortition("plan", batched(stop={"check": "anytime", "when": "gate_decided"}))
+    assert "batches   until the money ends, some 159 of each judge; 12 units each, in" in out
+    assert re.search(
+        r"^looks     after every \d+ batches of each judge, and at the end$", out, re.MULTILINE
+    )
+
+
+def test_no_rival_is_named_that_asks_about_one_unit(batched, sortition):
+    """A target that can't be predicted is not called unreachable either."""
+    path = batched(judges=("a", "b"), gate=[], stop={"target_half_width": 0.3, "check": "anytime"})
+    code, out, _ = sortition("plan", path)
+    assert code == 0
+    assert not re.search(r"^rival ", out, re.MULTILINE)
+    assert "not reached" not in out
+    (own,) = json.loads((path.parent / "plan.json").read_text("utf-8"))["rivals"]
+    assert own["policy"] == "batch_design"
+
+
+def test_a_long_design_is_cut_and_goes_on_to_its_end(batched):
+    """Its own list, and no part of its items, says how."""
+    path = batched(policy={"kind": "batch_design", "design": "shuffle", "blocks": 3000})
+    made = Campaign.from_yaml(path, {"budget.usd": "50"})
+    plan = make_plan(made.build(), effort=QUICK)
+    assert plan.calls == 3000
+    assert (plan.part, plan.ends_by) == (1.0, StopReason.FINISHED)
+    assert plan.spend.expected == pytest.approx(3000 * 2_500_000)
+    small = Campaign.from_yaml(path, {"budget.usd": "5.5"})
+    plan = make_plan(small.build(), effort=QUICK)
+    assert (plan.ends_by, plan.calls) == (StopReason.BUDGET, pytest.approx(2200, rel=0.01))
+
+
+def test_live_batches_are_priced_by_whole_prompts(batched):
+    """Twelve units a call: their text is measured together, and each has a verdict to write."""
+    judge = {
+        "name": "a",
+        "adapter": "openai",
+        "model": "gpt-4o-mini",
+        "params": {"max_output_tokens": 400},
+    }
+    path = batched()
+    document = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps(document | {"judges": [judge], "budget": {"usd": 0.05}}), "utf-8")
+    campaign = Campaign.from_yaml(path)
+    plan = campaign.plan(rivals=False)
+    shown = preview(campaign.build())
+    assert plan.prompts.n == 12
+    assert plan.prompts.mean == pytest.approx(len(as_text(shown.request)) / 4, rel=0.01)
+    assert plan.judges[0].ceiling == pytest.approx(shown.hold, rel=0.01)
+    told = {a.what: a.value for a in plan.assumptions}
+    assert told["output tokens"] == 240

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,9 +50,9 @@ def test_bounds_and_price_are_those_of_the_judge():
 def test_item_arm_and_judge_may_be_named():
     first = preview(quickstart().build())
     shown = preview(quickstart().build(), item="q07", arm="v2", judge="small")
-    assert (shown.item, shown.arm, shown.judge) == ("q07", "v2", "small")
+    assert (shown.items, shown.arms, shown.judge) == (("q07",), ("v2",), "small")
     assert not shown.is_first
-    same = preview(quickstart().build(), item=first.item, arm=first.arm, judge=first.judge)
+    same = preview(quickstart().build(), item=first.items[0], arm=first.arms[0], judge=first.judge)
     assert same == first
 
 
@@ -139,6 +140,81 @@ def test_roles_and_every_part_are_shown():
     request = Request(query=query, attempt=FIRST_ATTEMPT, parts=parts, max_output_tok=1, schema={})
     assert [turn.role for turn in turns(request)] == ["user", "system", "user", "user"]
     assert as_text(request) == "rate\nbe fair\nhi\n[image/png, 4 bytes]"
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+BATCHES = """\
+version: 1
+name: edges
+seed: 3
+data: {path: items.csv, id: id, group: method, fields: {candidate: text}}
+judges:
+  - {name: a, adapter: openai, model: gpt-4o-mini, params: {max_output_tokens: 300}}
+  - {name: b, adapter: anthropic, model: claude-haiku-4-5, params: {max_output_tokens: 300}}
+task: {kind: rate_batch, scale: {type: boolean}}
+policy: {kind: batch_design, design: shuffle, batch_size: 4, balance: group, blocks: 4}
+budget: {usd: 0.5}
+estimate: [{name: groups, kind: markov_glmm, contrast: {group: A, baseline: B}}]
+"""
+
+
+@pytest.fixture
+def batches(tmp_path):
+    """Write a campaign of ten items in two groups, four a batch, before two live judges."""
+    rows = [f"{group}{i},{group},text {group}{i}" for group in "AB" for i in range(5)]
+    (tmp_path / "items.csv").write_text("\n".join(["id,method,text", *rows]), "utf-8")
+    path = tmp_path / "batches.yaml"
+    path.write_text(BATCHES, "utf-8")
+    return path
+
+
+def asked_of(path, run):
+    """Run with mocks; give the questions in the order of asking."""
+    Campaign.from_yaml(path, mock=True).run(run)
+    with reading(run) as reader:
+        return [row.event for row in reader.read() if isinstance(row.event, Asked)]
+
+
+def test_a_batch_is_shown_as_the_run_asks_it(batches, tmp_path):
+    """All its units in their order, for each judge its own; or the first batch that holds an item."""
+    asked = asked_of(batches, tmp_path / "run")
+    blueprint = Campaign.from_yaml(batches, mock=True).build()
+    first = preview(blueprint)
+    assert first.request.query == asked[0].query
+    assert (first.hold, first.is_first) == (asked[0].hold, True)
+    names = blueprint.study.frame.items
+    assert first.items == tuple(names[unit] for unit in asked[0].query.units)
+    assert len(set(first.items)) == 4
+    for judge, name in enumerate("ab"):
+        own = next(event.query for event in asked if event.query.judge == judge)
+        assert preview(blueprint, judge=name).request.query == own
+        for unit, item in enumerate(names):
+            holds = (e.query for e in asked if e.query.judge == judge and unit in e.query.units)
+            assert preview(blueprint, item=item, judge=name).request.query == next(holds)
+
+
+def test_a_batch_of_a_live_judge_is_shown_without_a_key(batches, sortition):
+    code, out, err = sortition("preview", batches, "--judge", "b")
+    first = out.splitlines()[0]
+    assert code == 0
+    assert re.match(r"question  a batch of 4: (\w\d, ){3}\w\d   judge b \(anthropic", first)
+    shown = re.findall(r"^text (\w\d)$", out, re.MULTILINE)
+    assert first.startswith(f"question  a batch of 4: {', '.join(shown)} ")
+    assert "nothing was sent" in err
+    document = json.loads(sortition("preview", batches, "--item", "B3", "--json")[1])
+    units = [unit["item"] for unit in document["units"]]
+    assert len(units) == 4
+    assert "B3" in units
+    assert document["item"] == units[0]
+    assert sortition("preview", batches, "--item", "B9")[0] == 2
+
+
+def test_a_batch_that_is_never_asked_is_not_made_up(batches, sortition):
+    """The first order of the file leaves the last items out."""
+    fixed = ("--set", "policy={kind: batch_design, design: fixed, batch_size: 4, blocks: 1}")
+    code, _, err = sortition("preview", batches, *fixed, "--item", "B4")
+    assert (code, err) == (2, "the policy asks no such question before it has answers\n")
 
 
 # --- the command -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,13 @@ from estimators.markov_inference import Inference, group_contrast
 from estimators.markov_judge import MarkovJudge, simulate
 from orchestrator.core.errors import ConfigError
 from orchestrator.estimating import Request, assess
+from orchestrator.report import batches
 from orchestrator.report.assessment import as_json, lines, why
 from orchestrator.report.screen import WIDTH
 from orchestrator.report.wording import columns as width_of
+from orchestrator.sequences import PARTS, read_sequence
+from orchestrator.suspicious import of_batches
+from orchestrator.tables import Problems, read_columns
 
 WIDE = np.array([4.6, 4.2, -1.2, -1.4, 1.0, 1.1, 0.9, 1.0])
 """Qualities of four units of A and four of B: A is better, and wider."""
@@ -148,7 +153,10 @@ def test_what_cannot_be_read_is_refused_with_its_line(write, rows):
     with pytest.raises(ConfigError) as caught:
         assess(write(broken), THESE)
     assert str(caught.value).splitlines() == [
-        "t.csv:2  y — row 1: wants 1 or 0, true or false, not 2",
+        (
+            "t.csv:2  y — row 1: wants 1 or 0, true or false, not 2; or --accept-from, the lowest "
+            "number that is a yes"
+        ),
         't.csv:3  position — row 2: wants a whole number, not "second"',
         "2 problems; nothing was estimated",
     ]
@@ -161,6 +169,95 @@ def test_what_cannot_be_read_is_refused_with_its_line(write, rows):
         't.csv:11  item_id — row 10: batch "x-1" has this item already',
         "2 problems; nothing was estimated",
     ]
+
+
+def test_ordered_labels_are_a_yes_from_a_line_up(write, rows):
+    """The estimates are those of the yes and no that they stand for, and the line is stated."""
+    labels = {0: (1, 2.5), 1: (3, 5)}
+    graded = [row | {"y": labels[row["y"]][n % 2]} for n, row in enumerate(rows)]
+    line = replace(THESE, accept_from=3.0)
+    ours = assess(write(graded, "graded.csv"), line)
+    plain = assess(write(rows), THESE)
+    assert [c.estimate for c in ours.results[0].compared] == [
+        c.estimate for c in plain.results[0].compared
+    ]
+    assert ours.results[0].compared[0].naive == plain.results[0].compared[0].naive
+    assert "from 3 up is a yes (--accept-from)" in "\n".join(lines(ours))
+    other = assess(write(graded, "graded.csv"), Request(kind="markov_glmm", accept_from=3.0))
+    again = "sortition estimate graded.csv --kind=markov_glmm --accept-from=3 --contrast="
+    assert other.next_command.startswith(again)
+
+
+@pytest.mark.parametrize(
+    ("line", "labels", "why"),
+    [
+        (6.0, (1, 5), "--accept-from — 6 parts no verdicts from others: column y has 1 to 5"),
+        (1.0, (1, 5), "--accept-from — 1 parts no verdicts from others: column y has 1 to 5"),
+        (3.0, (2, 2), "--accept-from — 3 parts no verdicts from others: column y has 2"),
+        (3.0, ("true", 5), "true or false, where --accept-from wants numbers"),
+        (3.0, ("good", 5), 'wants a number, not "good"'),
+        (None, (1, 5), "wants 1 or 0, true or false, not 5; or --accept-from, the lowest number"),
+    ],
+)
+def test_a_line_that_parts_nothing_is_refused(write, rows, line, labels, why):
+    table = [row | {"y": labels[row["y"]]} for row in rows]
+    with pytest.raises(ConfigError) as caught:
+        assess(write(table), replace(THESE, accept_from=line))
+    assert why in str(caught.value)
+    assert len(str(caught.value).splitlines()) <= 7
+
+
+def test_a_line_is_of_verdicts_in_sequence_alone(write):
+    table = [{"item_id": n, "score": 1 + n % 3} for n in range(6)]
+    with pytest.raises(ConfigError, match="--accept-from — score_means reads scores as they are"):
+        assess(write(table), Request(accept_from=2.0))
+
+
+def test_long_lists_of_bad_rows_are_cut(write, rows):
+    """Five of each kind, and how many more there are."""
+    table = [row | {"y": 2} if n < 42 else row for n, row in enumerate(rows)]
+    with pytest.raises(ConfigError) as caught:
+        assess(write(table), THESE)
+    said = str(caught.value).splitlines()
+    assert [line.partition("  ")[0] for line in said[:5]] == [f"t.csv:{n}" for n in range(2, 7)]
+    assert said[5:] == [
+        "t.csv  y — and 37 more of this kind: no yes or no",
+        "6 problems; nothing was estimated",
+    ]
+
+
+def test_raw_verdicts_are_suspicious_where_the_report_warns_of_them(write, rows):
+    """One rule for both: they are where they say something else than the model, or are about to."""
+    path = write(rows)
+    assessment = assess(path, THESE)
+    found = [c.estimate for c in assessment.results[0].compared]
+    assert "naive_biased" in found[0].flags
+    for estimate in (found[0], _agreeing(found[0])):
+        flags = {s.flag for s in of_batches(_table(path), [estimate])}
+        assert ("naive_biased" in flags) == any(
+            note.startswith("raw verdicts mislead") for note in batches.notes(estimate)
+        )
+    assert not [note for note in batches.notes(_agreeing(found[0])) if "mislead" in note]
+
+
+def _agreeing(estimate):
+    """Let raw verdicts say what the model says, clearly."""
+    rows = [
+        row
+        | {
+            "contrast": {"est": 0.5, "se": 0.1, "z": 5.0, "p": 1e-6},
+            "naive": {"est": 0.2, "se": 0.03, "z": 6.7, "p": 1e-9},
+            "naive_limit": row["naive_limit"] | {"exact": 0.2, "curvature": -0.01},
+        }
+        for row in estimate.diagnostics["judges"]
+    ]
+    return replace(estimate, diagnostics={**estimate.diagnostics, "judges": rows})
+
+
+def _table(path):
+    problems = Problems()
+    table = read_columns(path, str(path), sorted(PARTS), problems)
+    return read_sequence(table, {part: part for part in PARTS if part in table.names}, problems)
 
 
 def test_choices_that_the_model_lacks_are_refused(write, rows):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from judges.rubrics.labels import labels
+from judges.rubrics.verdict import sides
 from orchestrator.core.scale import Criterion, Scale, ScaleType
 from orchestrator.core.wire import Json
 
@@ -59,23 +61,31 @@ def object_of(entries: Sequence[Entry]) -> Form:
     return Form(schema, f"{{{words}}}")
 
 
-def bare(values: Mapping[str, float]) -> Form:
+def bare(values: Iterable[str]) -> Form:
     """Describe a label alone."""
-    schema: dict[str, Json] = {"type": "integer", "enum": [int(value) for value in values.values()]}
-    return Form(schema, ", ".join(values))
+    words = [*values]
+    schema: dict[str, Json] = {"type": "integer", "enum": [*map(int, words)]}
+    return Form(schema, ", ".join(words))
 
 
-def described(criterion: Criterion, yes_no: tuple[str, str] = ("true", "false")) -> dict[str, str]:
-    """Describe a criterion to a template: `name`, `description` and `range`."""
+def described(criterion: Criterion, *, is_label: bool = False) -> dict[str, str]:
+    """Describe a criterion to a template: `name`, `description` and `range`.
+
+    `is_label`: the verdict is a label of one token.
+    """
     return {
         "name": criterion.name,
         "description": criterion.description,
-        "range": _range(criterion.scale, *yes_no),
+        "range": _range(criterion.scale, is_label=is_label),
     }
 
 
-def _range(scale: Scale, yes: str = "true", no: str = "false") -> str:
+def _range(scale: Scale, *, is_label: bool = False) -> str:
+    yes, no = ("1", "0") if is_label else ("true", "false")
     match scale.type:
+        case ScaleType.PREFERENCE:
+            *several, last = labels(scale) or () if is_label else sides(scale)
+            return f"{', '.join(several)} or {last}"
         case ScaleType.BOOLEAN if scale.labels:
             return f"{yes} for {scale.labels[1]}, {no} for {scale.labels[0]}"
         case ScaleType.BOOLEAN:
@@ -88,6 +98,8 @@ def _range(scale: Scale, yes: str = "true", no: str = "false") -> str:
 
 def _verdict(criterion: Criterion, *, allow_na: bool) -> Form:
     scale = criterion.scale
+    if scale.type is ScaleType.PREFERENCE:
+        return _preference(criterion, allow_na=allow_na)
     kind = _JSON_TYPES[scale.type]
     schema: dict[str, Json] = {"type": [kind, "null"] if allow_na else kind}
     if scale.type is ScaleType.INTEGER:
@@ -97,6 +109,16 @@ def _verdict(criterion: Criterion, *, allow_na: bool) -> Form:
     if criterion.description:
         schema["description"] = criterion.description
     return Form(schema, f"<{_range(scale)}>")
+
+
+def _preference(criterion: Criterion, *, allow_na: bool) -> Form:
+    schema: dict[str, Json] = {"type": "string", "enum": [*map(str, sides(criterion.scale))]}
+    if allow_na:
+        schema = {"anyOf": [schema, {"type": "null"}]}
+    if criterion.description:
+        schema["description"] = criterion.description
+    words = f'"<{_range(criterion.scale)}>"'
+    return Form(schema, words)
 
 
 _JSON_TYPES = {

@@ -10,10 +10,14 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from judges.rubrics.verdict import failure
+from judges.rubrics.verdict import failure, sides
 from orchestrator.core.ports import Unreadable
+from orchestrator.core.query import Preference
 from orchestrator.core.scale import Scale, ScaleType
 from orchestrator.core.wire import Reply
+
+SIDES = {"1": Preference.FIRST, "2": Preference.SECOND, "0": Preference.TIE}
+"""The labels of a preference. It is the label that was said: there is no mean of two sides."""
 
 LEAST_MASS = 0.5
 """The labels' least probability together: below it the judge wanted to say something else."""
@@ -30,9 +34,13 @@ def labels(scale: Scale) -> dict[str, float] | None:
     """Give the labels of a scale and their values; None where one may be more than one token.
 
     A digit is one token in every vocabulary in use, a longer number or a word not in each. So a
-    boolean is asked for as 1 or 0.
+    boolean is asked for as 1 or 0, and a preference as in `SIDES`.
     """
     match scale.type:
+        case ScaleType.PREFERENCE:
+            return {
+                label: _FOR_FIRST[side] for label, side in SIDES.items() if side in sides(scale)
+            }
         case ScaleType.BOOLEAN:
             values = range(2)
         case ScaleType.INTEGER if scale.low >= 0 and scale.high <= 9:
@@ -68,6 +76,8 @@ def read_label(reply: Reply, values: Mapping[str, float]) -> Weighed | Unreadabl
     # A mean lies between the labels that it is of; the quotient can miss them by one rounding.
     return Weighed(min(max(value, min(weights)[0]), max(weights)[0]), mass)
 
+
+_FOR_FIRST = {Preference.FIRST: 1.0, Preference.SECOND: 0.0, Preference.TIE: 0.5}
 
 _ROUNDING = 1e-3
 """Providers round logarithms: their probabilities add up to 1 no better than this."""

@@ -35,8 +35,8 @@ class Material:
         self._suspicions = bytearray(len(fields))
 
     def of(self, unit: int) -> dict[str, str | Chat]:
-        """Give the shown fields of a unit by name."""
-        given = self._fields[unit]
+        """Give the shown fields of a unit by name, none where none are shown."""
+        given = self._fields[unit] if self.shown else {}
         return {name: given[name] for name in self.shown}
 
     def is_suspected(self, unit: int) -> bool:
@@ -50,14 +50,16 @@ class Material:
         return suspicion == _SUSPECT
 
 
-def misnamed(names: Iterable[str]) -> Iterator[Problem]:
+def misnamed(names: Iterable[str], also_reserved: tuple[str, ...] = ()) -> Iterator[Problem]:
     """Find the fields whose names no template could use."""
+    reserved = (*RESERVED, *also_reserved)
     for name in names:
-        if not name.isidentifier() or name in RESERVED:
+        if not name.isidentifier() or name in reserved:
+            *several, last = reserved
             yield Problem(
                 path=f"data.fields.{name}",
                 message="a field is named by one word of letters, digits and _, "
-                f"other than {' and '.join(RESERVED)}",
+                f"other than {', '.join(several)} and {last}",
             )
 
 

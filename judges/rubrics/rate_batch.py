@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from hashlib import blake2b
+from typing import Self
 
 from judges.rubrics.fence import fence, well_formed
 from judges.rubrics.form import REASON, Entry, Form, Reason, described, object_of, verdict_entries
@@ -111,6 +113,12 @@ class RateBatch:
             form=form,
         )
         self._prefix = Text(text=well_formed(prefix))
+
+    def drawing_from(self, seeds: Seeds) -> Self:
+        """Give the same rubric with the fences and ids of other seeds."""
+        other = copy(self)
+        other._seeds = seeds  # noqa: SLF001  # its own kind
+        return other
 
     def render(self, query: Query, attempt: Attempt) -> Request:
         """Write the request: the stable prefix, then each unit's fields inside the fence."""
@@ -224,8 +232,8 @@ class RateBatch:
                 continue
             values = entry
             if self._reader is not None:
-                values, coerced = self._reader.unquoted(entry)
-                flags += coerced
+                values, coercions = self._reader.coerced(entry)
+                flags += coercions
             value = read_value(values, self._criterion, allow_na=self._allow_na)
             said.setdefault(slots[name], []).append(value)
         observations = []

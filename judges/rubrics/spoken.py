@@ -11,8 +11,17 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from judges.rubrics.verdict import DIFFERENT, Refused, decode, failure, read_object, spelt
+from judges.rubrics.verdict import (
+    DIFFERENT,
+    Refused,
+    decode,
+    failure,
+    read_object,
+    sides,
+    spelt,
+)
 from orchestrator.core.ports import Unreadable
+from orchestrator.core.query import Preference
 from orchestrator.core.scale import Criterion, ScaleType
 from orchestrator.core.wire import Json
 
@@ -22,7 +31,8 @@ OPENING, CLOSING = "<verdict>", "</verdict>"
 class Said(NamedTuple):
     """What a reply gives for each key, and flags for what had to be understood.
 
-    `coerced:NAME` is a number in quotes, `spoken:NAME` one in a spoken form.
+    `coerced:NAME` is a number in quotes or a side in other letters, `spoken:NAME` a verdict in a
+    spoken form.
     """
 
     values: dict[str, Json]
@@ -35,28 +45,33 @@ class TextReader:
     Of tagged objects the last is the verdict; another that differs makes it none, and so does a tag
     without its partner. Without tags the reply as a whole is a JSON object or, for a single
     criterion with numbers, one of ``8``, ``8/10``, ``Score: 8``, ``Score: 8/10`` and ``I would give
-    it 8 out of 10``, in ASCII or fullwidth digits.
+    it 8 out of 10``, in ASCII or fullwidth digits; for a single preference, ``first`` or ``Overall:
+    first``, where that is its name.
     """
 
     def __init__(self, criteria: Sequence[Criterion]) -> None:
-        self._numeric = [c for c in criteria if c.scale.type is not ScaleType.BOOLEAN]
-        self._spoken = self._numeric[0] if len(criteria) == len(self._numeric) == 1 else None
+        self._numeric = [c for c in criteria if c.scale.type in _NUMERIC]
+        self._sided = {c.name: sides(c.scale) for c in criteria if c.scale.type in _SIDED}
+        spoken = [c for c in criteria if c.scale.type is not ScaleType.BOOLEAN]
+        self._spoken = spoken[0] if len(criteria) == len(spoken) == 1 else None
         names = "|".join(re.escape(name) for name in ("score", *(c.name for c in criteria)))
         label = rf"(?:{names})\s*:\s*"
+        self._side = re.compile(rf"\s*(?:{label})?({_SIDE})\.?\s*", re.IGNORECASE)
         self._form = re.compile(
             rf"\s*(?:(?:{label})?({_NUMBER})(?:{_OUT_OF})?"
             rf"|I(?: would|['\u2019]d) give it ({_NUMBER}){_OUT_OF})\.?\s*",
             re.IGNORECASE,
         )
         self._labelled = re.compile(rf"(?<!\w){label}({_NUMBER})", re.IGNORECASE)
+        said = rf"|\b(?:{_SIDE})\b" if self._sided else ""
         self._verdict_like = re.compile(
-            rf"(?<!\w)(?:{names})\\?[\"']?\s*[:=]|\d|{OPENING}|{CLOSING}", re.IGNORECASE
+            rf"(?<!\w)(?:{names})\\?[\"']?\s*[:=]|\d|{OPENING}|{CLOSING}{said}", re.IGNORECASE
         )
 
     def read(self, text: str, *, is_suspect: bool = False) -> Said | Unreadable:
         """Read a reply; where the material is suspect, the tagged verdict must be its only one.
 
-        Nothing may stand behind it, and before it no number and no tag. A judge that quotes a tagged
+        Nothing may stand behind it, and before it no number, no side and no tag. A judge that quotes a tagged
         verdict and gives its own without tags would otherwise be read as saying what it quotes.
         """
         said = read_object(text)
@@ -65,7 +80,7 @@ class TextReader:
                 said = self._read_tagged(text, is_suspect=is_suspect)
             elif self._spoken and not _JSON.search(text):
                 return self._read_spoken(text, self._spoken)
-        return said if isinstance(said, Unreadable) else self.unquoted(said)
+        return said if isinstance(said, Unreadable) else self.coerced(said)
 
     def _read_tagged(self, text: str, *, is_suspect: bool) -> dict[str, Json] | Unreadable:
         found: list[dict[str, Json]] = []
@@ -89,6 +104,11 @@ class TextReader:
     def _read_spoken(self, text: str, criterion: Criterion) -> Said | Unreadable:
         name, scale = criterion.name, criterion.scale
         plain = text.translate(_PLAIN)
+        if name in self._sided:
+            side = self._side.fullmatch(plain)
+            if side is None:
+                return failure(f"text that is none of {', '.join(self._sided[name])}")
+            return Said({name: side[1].lower()}, (f"spoken:{name}",))
         form = self._form.fullmatch(plain)
         if form is None:
             return failure(self._doubt(plain))
@@ -110,14 +130,18 @@ class TextReader:
             case _:
                 return "several numbers, and none is clearly the verdict"
 
-    def unquoted(self, said: dict[str, Json]) -> Said:
-        """Take the numbers that an object has in quotes for numbers."""
-        numbers = {
-            criterion.name: float(value)
-            for criterion in self._numeric
-            if isinstance(value := said.get(criterion.name), str) and _QUOTED.fullmatch(value)
-        }
-        return Said(said | numbers, tuple(f"coerced:{name}" for name in numbers))
+    def coerced(self, said: dict[str, Json]) -> Said:
+        """Take a number in quotes for a number, and a side in other letters for that side."""
+        found: dict[str, Json] = {}
+        for criterion in self._numeric:
+            value = said.get(criterion.name)
+            if isinstance(value, str) and _QUOTED.fullmatch(value):
+                found[criterion.name] = float(value)
+        for name, known in self._sided.items():
+            value = said.get(name)
+            if isinstance(value, str) and value not in known and value.lower() in known:
+                found[name] = value.lower()
+        return Said(said | found, tuple(f"coerced:{name}" for name in found))
 
 
 def _tagged(text: str, at: int) -> tuple[dict[str, Json] | Unreadable, int]:
@@ -140,6 +164,9 @@ def _tagged(text: str, at: int) -> tuple[dict[str, Json] | Unreadable, int]:
 
 
 _UNPAIRED = "a verdict tag without its partner"
+_NUMERIC = frozenset({ScaleType.INTEGER, ScaleType.FLOAT})
+_SIDED = frozenset({ScaleType.PREFERENCE})
+_SIDE = "|".join(Preference)
 _NUMBER = r"-?[0-9]+(?:\.[0-9]+)?"
 _OUT_OF = rf"\s*(?:/|\bout of\b)\s*({_NUMBER})"
 _JSON = re.compile(r"[{\[]")

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterable
 
 from orchestrator.core.ports import Unreadable
-from orchestrator.core.query import MissingReason
-from orchestrator.core.scale import Criterion, ScaleType
+from orchestrator.core.query import MissingReason, Preference
+from orchestrator.core.scale import Criterion, Scale, ScaleType
 from orchestrator.core.wire import Finish, Json
 
 
@@ -64,6 +64,30 @@ def read_value(
             return float(value)
         case _:
             return failure(f"{name}: not a number")
+
+
+def read_verdict(
+    said: dict[str, Json], criterion: Criterion, *, allow_na: bool
+) -> float | Preference | Unreadable | None:
+    """Read the verdict by one criterion: a number on its scale, a preference, or None."""
+    if criterion.scale.type is not ScaleType.PREFERENCE:
+        return read_value(said, criterion, allow_na=allow_na)
+    name = criterion.name
+    if name not in said:
+        return failure(f"{name}: missing")
+    match said[name]:
+        case None:
+            return None if allow_na else failure(f"{name}: null")
+        case str(word) if word in sides(criterion.scale):
+            return Preference(word)
+        case _:
+            return failure(f"{name}: none of {', '.join(sides(criterion.scale))}")
+
+
+def sides(scale: Scale) -> tuple[Preference, ...]:
+    """Give the verdicts of a preference, as they are said."""
+    both = (Preference.FIRST, Preference.SECOND)
+    return (*both, Preference.TIE) if scale.ties else both
 
 
 def decode(text: str, at: int) -> tuple[Json, int]:

@@ -104,9 +104,8 @@ def _question(shown: Preview) -> Iterator[str]:
     first = (
         "the policy asks it first" if shown.is_first else "not the one that the policy asks first"
     )
-    arm = f"   arm {shown.arm}" if shown.arm else ""
     model = f" {shown.model}" if shown.model else ""
-    yield f"{mock}question  item {shown.item}{arm}   judge {shown.judge} ({shown.adapter}{model})   {first}"
+    yield f"{mock}question  {_units(shown)}   judge {shown.judge} ({shown.adapter}{model})   {first}"
     for number, turn in enumerate(turns(shown.request), start=1):
         yield f"--- message {number}, role {turn.role}"
         yield turn.content.rstrip("\n")
@@ -118,6 +117,19 @@ def _question(shown: Preview) -> Iterator[str]:
     yield f"bound     {shown.input_tok:,} input + {shown.output_tok:,} output tokens at most"
     yield f"hold      {format_usd(shown.hold)}, before the call is sent"
     yield f"expected  {format_usd(shown.expected)}   ({shown.price})"
+
+
+def _units(shown: Preview) -> str:
+    """Name what a question is about; several units in the order in which they stand."""
+    from orchestrator.core.query import Kind
+
+    if len(shown.items) == 1:
+        arm = f"   arm {shown.arms[0]}" if shown.arms[0] else ""
+        return f"item {shown.items[0]}{arm}"
+    units = zip(shown.items, shown.arms, strict=True)
+    named = ", ".join(f"{item} ({arm})" if arm else item for item, arm in units)
+    is_pair = shown.request.query.kind is Kind.COMPARE
+    return f"{'a pair' if is_pair else f'a batch of {len(shown.items)}'}: {named}"
 
 
 def _params(shown: Preview) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -39,6 +40,15 @@ class Target(StrEnum):
     POPULATION = "population"
 
 
+class TieRule(StrEnum):
+    """What a tie of a comparison counts as."""
+
+    HALF = "half"
+    DAVIDSON = "davidson"
+    RAO_KUPPER = "rao_kupper"
+    DROP = "drop"
+
+
 @app.command()
 def estimate(
     data: Annotated[
@@ -71,12 +81,24 @@ def estimate(
     target: Annotated[
         Target | None, typer.Option("--target", help="What the judges measure; default panel.")
     ] = None,
+    accept_from: Annotated[
+        str | None,
+        typer.Option(
+            "--accept-from",
+            metavar="LABEL",
+            help="With markov_glmm: the lowest label, a number, that is a yes.",
+        ),
+    ] = None,
+    ties: Annotated[
+        TieRule, typer.Option("--ties", help="With bradley_terry: what a tie counts as.")
+    ] = TieRule.HALF,
     confidence: Annotated[
         float, typer.Option("--confidence", help="Level of the intervals.")
     ] = 0.95,
     as_json: AsJson = False,
 ) -> None:
     """Estimate from a table of verdicts, the naive interval beside ours. Exit 0 or 2."""
+    from estimators.bt_ties import Ties
     from orchestrator.estimating import Request, assess
 
     if not 0 < confidence < 1:
@@ -92,6 +114,8 @@ def estimate(
             population=population.value,
             target=None if target is None else target.value,
             confidence=confidence,
+            accept_from=None if accept_from is None else _line(accept_from),
+            ties=Ties(ties.value),
         ),
     )
     _show(assessment, as_json=as_json)
@@ -108,6 +132,22 @@ def _names(texts: Sequence[str]) -> dict[str, str]:
             raise ConfigError(f"--map {text}: {part} is {names[part]} already")
         names[part] = column
     return names
+
+
+def _line(text: str) -> float:
+    """Read what `--accept-from` was given."""
+    from orchestrator.core.scale import FARTHEST
+
+    try:
+        line = float(text)
+    except ValueError:
+        line = math.nan
+    if not abs(line) <= FARTHEST:
+        raise ConfigError(
+            f"--accept-from {text}: wants a number, as in 4; words have no order, so the column must "
+            "hold their numbers"
+        )
+    return line
 
 
 def _scales(texts: Sequence[str]) -> dict[str | None, tuple[float, float]]:

@@ -81,6 +81,14 @@ class Drawn(StrEnum):
     WILLIAMS = "williams"
 
 
+class Asked(StrEnum):
+    """How pairs and categories are drawn."""
+
+    UNIFORM = "uniform"
+    NONUNIFORM = "nonuniform"
+    ADAPTIVE = "adaptive"
+
+
 Replicates = Annotated[int, typer.Option("--reps", min=2, help="Replicates.")]
 SeedOfAll = Annotated[int, typer.Option("--seed", min=0, help="Of all that is drawn.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes.")]
@@ -236,9 +244,13 @@ class _Way(NamedTuple):
 
 
 def _present(
-    title: str, study: Callable[[Executor], list[Figure]], way: _Way, unit: str = "%"
+    title: str,
+    study: Callable[[Executor], list[Figure]],
+    way: _Way,
+    unit: str = "%",
+    x: str = "batches",
 ) -> None:
-    """Compute a study and show its figures; curves are of what is measured in a unit."""
+    """Compute a study and show its figures; curves are of what is measured in a unit, against x."""
     from rich.console import Console
 
     from orchestrator.experiments import figures, output
@@ -254,7 +266,7 @@ def _present(
         print_json(figures.as_json(found))
     else:
         console = Console(width=None if sys.stdout.isatty() else 120)
-        for part in figures.tables(found):
+        for part in figures.tables(found, x):
             console.print(part)
         typer.echo("figures ± Monte-Carlo standard errors; published: by the method's authors;")
         typer.echo("reference: by another program")
@@ -263,7 +275,7 @@ def _present(
         say(f"figures  {way.csv}")
     if way.plot is not None:
         panels = figures.panels(found, unit)
-        picture.write(way.plot, panels, title=title, x="batches", y=unit, is_level=True)
+        picture.write(way.plot, panels, title=title, x=x, y=unit.removeprefix(": "), is_level=True)
         say(f"plot     {way.plot}")
 
 
@@ -465,6 +477,152 @@ def saturated_judge(
         lambda executor: saturated.run(reps, seed, executor, _progress),
         _Way(workers, dask, csv, plot, as_json),
         "p, median",
+    )
+
+
+# --- comparisons in pairs ----------------------------------------------------------------------
+
+
+@experiment.command("bt-coverage")
+def bt_coverage(
+    reps: Replicates = 400,
+    peeks: Annotated[
+        int, typer.Option("--peeks", min=2, help="Replicates of the watched pair.")
+    ] = 2000,
+    seed: SeedOfAll = 9,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bound ranks of models and declare leaders, at a fixed end and while one watches."""
+    from orchestrator.experiments import bt_coverage as covered
+
+    _present(
+        "Claims about strengths",
+        lambda executor: [
+            *covered.peeking(peeks, seed),
+            *covered.ranks(reps, seed, executor, _progress),
+        ],
+        _Way(workers, dask, csv, plot, as_json),
+        "by then, %",
+        "comparisons",
+    )
+
+
+@experiment.command("bt-adaptive")
+def bt_adaptive(
+    reps: Replicates = 250,
+    seed: SeedOfAll = 77,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit strengths to comparisons that were chosen along the way, unweighted and weighted."""
+    from orchestrator.experiments import bt_adaptive as adaptive
+
+    _present(
+        "Coverage under adaptive sampling",
+        lambda executor: adaptive.table(adaptive.grid(reps, seed), executor, _progress),
+        _Way(workers, dask, csv, plot, as_json),
+        "covers, %",
+        "comparisons",
+    )
+
+
+@experiment.command("active-leader")
+def active_leader(
+    reps: Replicates = 60,
+    seed: SeedOfAll = 103,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prove who is best of 10 and of 30 models, by chosen pairs and by random ones."""
+    from orchestrator.experiments import active_leader as leader
+
+    _present(
+        "Leader proved by then",
+        lambda executor: leader.table(leader.grid(reps, seed), executor, _progress),
+        _Way(workers, dask, csv, plot, as_json),
+        "separated, %",
+        "comparisons",
+    )
+
+
+@experiment.command("active-newcomer")
+def active_newcomer(
+    reps: Replicates = 30,
+    seed: SeedOfAll = 104,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Place a new model among 19 known ones, by chosen pairs and by random ones."""
+    from orchestrator.experiments import active_newcomer as newcomer
+
+    _present(
+        "Width of the newcomer's interval",
+        lambda executor: newcomer.table(
+            newcomer.Study(n_reps=reps, seed=seed), executor, _progress
+        ),
+        _Way(workers, dask, csv, plot, as_json),
+        "width",
+        "comparisons",
+    )
+
+
+@experiment.command("active-ranking")
+def active_ranking(
+    reps: Replicates = 60,
+    seed: SeedOfAll = 101,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rank 10 and 30 models at equal budgets, by chosen pairs and by random ones."""
+    from orchestrator.experiments import active_ranking as ranking
+
+    _present(
+        "Order of all models",
+        lambda executor: ranking.table(ranking.grid(reps, seed), executor, _progress),
+        _Way(workers, dask, csv, plot, as_json),
+        ": tau",
+        "comparisons",
+    )
+
+
+@experiment.command("tensor-coverage")
+def tensor_coverage(
+    design: Annotated[
+        Asked, typer.Option("--design", help="How comparisons are drawn.")
+    ] = Asked.UNIFORM,
+    reps: Replicates = 200,
+    seed: SeedOfAll = 11,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Estimate low-rank strengths by category in eleven ways, beside each category for itself."""
+    from orchestrator.experiments import tensor_coverage as tensor
+
+    _present(
+        "Low-rank strengths",
+        lambda executor: tensor.sweep(design.value, reps, seed, executor, _progress),
+        _Way(workers, dask, csv, plot, as_json),
+        ": gap width",
+        "comparisons",
     )
 
 

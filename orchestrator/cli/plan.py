@@ -47,11 +47,14 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Say what a campaign will ask, cost, take and find; sends nothing. Exit 0 or 2."""
+    from orchestrator.outputs import check_outputs
     from orchestrator.rundir import PLAN_NAME
 
     campaign = campaign_of(
         file, budget_usd=budget_usd, mock=mock, limit=limit, seed=seed, set_=set_, env_file=env_file
     )
+    if output is not None:
+        check_outputs([output], reads=campaign.file.reads)
     show_plan(campaign, output or file.parent / PLAN_NAME, jobs=jobs, as_json=as_json)
     if not as_json:
         say(f"next: sortition run {file}")

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from orchestrator.cli.common import AsJson, RunArgument, app, print_json, runs, say
-from orchestrator.core.errors import ConfigError
 
 
 @app.command()
@@ -45,11 +44,11 @@ def report(
 ) -> None:
     """Write the report of a run as one self-contained file."""
     from orchestrator import rundir
+    from orchestrator.outputs import REPORTS, check_outputs, files_of
 
     directory = run or rundir.newest(runs(), unfinished=False, notice=say)
     path = output or directory / "report.html"
-    if path.suffix not in {".html", ".md"}:
-        raise ConfigError(f"{path.name}: a report is .html or .md")
+    check_outputs([path], forms=REPORTS, reads=files_of(directory))
     rundir.write_report(rundir.summary(directory, unstopped=rundir.unstopped(directory)), path)
     typer.echo(path)
 
@@ -61,10 +60,16 @@ def export(
         list[Path],
         typer.Option("-o", "--output", help="answers.{jsonl,csv,parquet} or scores.{...}."),
     ],
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace a file that is there, but none of the campaign."),
+    ] = False,
 ) -> None:
     """Export answers, or scores if the file's name begins so."""
     from orchestrator import rundir
+    from orchestrator.outputs import EXPORTS, check_outputs, files_of
 
+    check_outputs(output, forms=EXPORTS, reads=files_of(run), overwrites=force)
     for path in output:
         typer.echo(f"{path}: {rundir.write_export(run, path):,} rows")
 

@@ -87,11 +87,13 @@ def run(
     ] = False,
 ) -> None:
     """Run a campaign within its budget."""
+    from orchestrator.outputs import EXPORTS, REPORTS, check_outputs
+
     set_ = [*(set_ or ()), "cache=null"] if no_cache else set_
     campaign = campaign_of(
         file, budget_usd=budget_usd, mock=mock, limit=limit, seed=seed, set_=set_, env_file=env_file
     )
-    _check_outputs(output or [])
+    check_outputs(output or [], forms=(*REPORTS, *EXPORTS), reads=campaign.file.reads)
     if dry_run:
         from orchestrator.rundir import PLAN_NAME
 
@@ -163,21 +165,6 @@ def _introduce(campaign: Campaign, *, jobs: int | None, yes: bool) -> None:
     _confirm(
         is_real=is_real, yes=yes, amount=None if opened.cap is None else format_usd(opened.cap)
     )
-
-
-def _check_outputs(outputs: Sequence[Path]) -> None:
-    """Refuse outputs that can't be written, before anything is spent on what they would hold."""
-    from importlib.util import find_spec
-
-    for path in outputs:
-        if path.suffix not in {".html", ".md", ".jsonl", ".csv", ".parquet"}:
-            raise ConfigError(f"{path.name}: known are .html, .md, .jsonl, .csv, .parquet")
-        if not path.absolute().parent.is_dir():
-            raise ConfigError(f"{path}: there is no folder {path.parent}")
-        if path.suffix == ".parquet" and find_spec("pyarrow") is None:
-            raise ConfigError(
-                f"{path.name}: parquet needs pyarrow: pip install 'sortition[parquet]'"
-            )
 
 
 def _confirm(*, is_real: bool, yes: bool, amount: str | None) -> None:

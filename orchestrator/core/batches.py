@@ -5,9 +5,10 @@ Policy, estimates and stop rule count in the same batches, so the number is reck
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
-from orchestrator.core.study import Study
+from orchestrator.core.study import Panelist, Study
 
 FEWEST_PER_LOOK = 10
 MOST_LOOKS = 10
@@ -18,26 +19,53 @@ def most_batches(study: Study, blocks: int | Literal["auto"], block_length: int)
 
     A number of blocks is meant for each judge. `auto` is what the cap that the run was opened with
     pays for at the expected price of a round of batches, one to each judge, with room for the worst
-    case of the last round; what is left of it after whole blocks counts too.
+    case of the last round; what is left of it after whole blocks counts too. A judge with a cap of
+    its own must be able to pay for its part: all judges are asked for as many batches.
 
     Raises
     ------
     ValueError
-        `auto`, and there is no cap, or it does not pay for a block.
+        `auto`, and there is no cap, all judges are free, or a cap does not pay for a block.
     """
     if blocks != "auto":
         return blocks * block_length
     if study.cap is None:
         raise ValueError("policy.blocks: auto wants budget.usd; or give the number of blocks")
-    price = sum(panelist.planning for panelist in study.panel)
-    room = sum(max(0, panelist.worst - panelist.planning) for panelist in study.panel)
-    n_batches = max(0, study.cap - room) // price if price else 0
+    purses = [_Purse("the cap", "each judge", study.cap, study.panel)]
+    purses += [
+        _Purse(f"the cap of {judge.name}", judge.name, judge.cap, (judge,))
+        for judge in study.panel
+        if judge.cap is not None and not judge.card.is_free
+    ]
+    purse = min((purse for purse in purses if purse.price), key=_Purse.n_rounds, default=None)
+    if purse is None:
+        raise ValueError("policy.blocks: auto wants prices, and the judges are free; give a number")
+    n_batches = purse.n_rounds()
     if n_batches < block_length:
         raise ValueError(
-            f"policy.blocks: the cap pays for {n_batches} batches of each judge, at some "
-            f"{price / 1e9:.4f} USD a round, and a block has {block_length}"
+            f"policy.blocks: {purse.name} pays for {n_batches} batches of {purse.whose}, at some "
+            f"{purse.price / 1e9:.4f} USD a round, and a block has {block_length}"
         )
-    return int(n_batches)
+    return n_batches
+
+
+class _Purse(NamedTuple):
+    """Money (nano-USD) that pays some judges for a batch each, round after round; both in words."""
+
+    name: str
+    whose: str
+    cap: int
+    judges: Sequence[Panelist]
+
+    @property
+    def price(self) -> int:
+        """What a round is expected to cost."""
+        return sum(judge.planning for judge in self.judges)
+
+    def n_rounds(self) -> int:
+        """Say how many rounds it pays for, with room for the worst case of the last one."""
+        room = sum(max(0, judge.worst - judge.planning) for judge in self.judges)
+        return int(max(0, self.cap - room) // self.price)
 
 
 def batches_per_look(n_batches: int, block_length: int) -> int:

@@ -75,14 +75,15 @@ class Estimate:
 
     def as_json(self) -> dict[str, Json]:
         """Give the JSON form that logs and results hold; nan and infinities become None."""
-        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}
 
 
-def _plain(value: Json) -> Json:
+def plain(value: Json) -> Json:
+    """Give JSON that any reader takes: nan and infinities become None."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _plain(v) for key, v in value.items()}
+        return {key: plain(v) for key, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     return value

@@ -140,7 +140,7 @@ class Continued:
 class LimitReached:
     """Something other than money ends asking, and in whose words.
 
-    `max_requests` and `max_tokens` follow from the log. `wall_clock`, `max_wait` (all judges are
+    `max_requests`, `max_tokens` and `max_answers` follow from the log. `wall_clock`, `max_wait` (all judges are
     down for longer), `user` and `stale_cache` are facts of the world.
     """
 
@@ -150,7 +150,7 @@ class LimitReached:
     @property
     def takes_back(self) -> bool:
         """Whether what is asked and not under way comes back: only limits of the log's own wait."""
-        return self.which not in {"max_requests", "max_tokens"}
+        return self.which not in {"max_requests", "max_tokens", "max_answers"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +246,8 @@ class Looked:
 
     `half_widths` are those of all estimates; `estimates` their full form (`Estimate.as_json`) at
     the stop, and before it of those with at most `GLANCE` names, so that the log stays linear.
-    `is_precise` and `is_decided` say whether the target is reached and all gates are decided;
+    `is_precise` and `is_decided` say whether the target is reached, and whether all gates are decided
+    or the ranking is separated, whichever ends the run;
     `policy` is what the policy says of itself (`Policy.explain`).
     """
 

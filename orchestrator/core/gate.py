@@ -214,8 +214,9 @@ def _obstacles(
         yield from (why for flag, why in _UNDECIDING.items() if flag in estimate.flags)
         if estimate.status is not Status.OK:
             yield f"the status of {estimate.name} is {estimate.status.replace('_', ' ')}"
-        if "missing_differs_by_arm" in estimate.flags:
-            yield "missing differs by arm"
+        for what in ("arm", "pair"):
+            if f"missing_differs_by_{what}" in estimate.flags:
+                yield f"missing differs by {what}"
     if not is_known:
         yield "the interval is not known"
     if gate.max_missing is not None and math.isnan(missing):

@@ -190,7 +190,8 @@ class Plugin:
 
     `config` is a frozen pydantic model with ``extra="forbid"``; `build` makes the thing: policies
     and estimators by ``build(config, study)``, judges by ``build(config, setting)`` with a
-    `JudgeSetting`.
+    `JudgeSetting`. Policies and estimators refuse a study by a `ValueError` whose text begins with
+    the key at fault, ``depth: 3 is too deep``: their own or a field's path, as `stop.every`.
     """
 
     config: type[Any]

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
-from orchestrator.core.estimate import Estimate
+from orchestrator.core.estimate import Estimate, Status
 from orchestrator.core.gate import Gate, GateOutcome, judge
 
 LOOKS_PER_DOUBLING = 16
@@ -32,7 +33,13 @@ class StopReason(StrEnum):
 
 
 COMPLETE = frozenset(
-    {StopReason.FINISHED, StopReason.PRECISION, StopReason.GATE_DECIDED, StopReason.LIMIT}
+    {
+        StopReason.FINISHED,
+        StopReason.PRECISION,
+        StopReason.SEPARATED,
+        StopReason.GATE_DECIDED,
+        StopReason.LIMIT,
+    }
 )
 """Stops that no run goes on from."""
 
@@ -43,8 +50,9 @@ class StopRule:
 
     For precision a look reads only the half-width, never the value, so it is not a test that peeks;
     the estimate's `watching_covered` says whether its interval also holds under such stopping.
-    Gates read the interval itself, so they end a run only by intervals that hold under watching.
-    Without either, looks only show how the run stands; they then thin out to `LOOKS_PER_DOUBLING`,
+    Gates read the interval itself, so they end a run only by intervals that hold under watching; and
+    so do rankings, by what the estimate says is proved at this look.
+    Without any, looks only show how the run stands; they then thin out to `LOOKS_PER_DOUBLING`,
     so that their cost does not grow with the square of the run.
 
     Parameters
@@ -53,17 +61,27 @@ class StopRule:
     target_half_width : on the primary estimate's scale; None never stops
     min_items : items that the estimates it reads need before a look may stop the run
     gates : those that end the run once all are decided; empty: none do
+    max_answers : answers with which the run ends, exactly so many if there are so many; None: no end
+    separates : what of the primary estimate's ranking ends the run once it is proved: its leader, or
+        every pair; None: none does
     """
 
     every: int = 25
     target_half_width: float | None = None
     min_items: int = 20
     gates: tuple[Gate, ...] = ()
+    separates: Literal["leader", "ranking"] | None = None
+    max_answers: int | None = None
+
+    @property
+    def ending(self) -> StopReason:
+        """Why a run ends of which `is_decided` holds."""
+        return StopReason.GATE_DECIDED if self.separates is None else StopReason.SEPARATED
 
     def is_look(self, n_told: int) -> bool:
         """Say whether to look after this many told questions."""
         looks, odd = divmod(n_told, self.every)
-        if odd or self.target_half_width is not None or self.gates:
+        if odd or self.target_half_width is not None or self.gates or self.separates:
             return not odd
         spacing: int = 1 << max(0, (looks // LOOKS_PER_DOUBLING).bit_length() - 1)
         return looks % spacing == 0
@@ -79,11 +97,23 @@ class StopRule:
         )
 
     def is_decided(self, estimates: Sequence[Estimate]) -> bool:
-        """Say whether all gates are decided, so that the run may end."""
+        """Say whether all gates are decided, or the ranking is separated, so that the run may end."""
+        if self.separates is not None:
+            own = (e for e in estimates if e.name == estimates[0].name)
+            return any(map(self._is_separated, own))
         verdicts = [judge(gate, estimates) for gate in self.gates]
         return bool(verdicts) and all(
             verdict.outcome is not GateOutcome.UNDECIDED
             and verdict.watching_covered
             and verdict.n_items >= self.min_items
             for verdict in verdicts
+        )
+
+    def _is_separated(self, estimate: Estimate) -> bool:
+        """Say whether an estimate proves what is wanted, by its diagnostics' `is_separated`."""
+        proved = estimate.diagnostics.get("is_separated") or {}
+        return (
+            estimate.status is Status.OK
+            and estimate.n_items >= self.min_items
+            and bool(proved.get(self.separates))
         )

@@ -99,7 +99,7 @@ def decide(state: State) -> Action:
     if state.is_precise:
         return Stop(StopReason.PRECISION)
     if state.is_decided:
-        return Stop(StopReason.GATE_DECIDED)
+        return Stop(state.stop.ending)
     if state.ledger.campaign.overrun:
         return Stop(StopReason.OVERRUN)
     if state.suspect is not None:
@@ -114,6 +114,11 @@ def _within_limits(state: State) -> Action:
             return Limit("max_requests")
         if opened.max_tok is not None and state.n_tok >= opened.max_tok:
             return Limit("max_tokens")
+        most = state.stop.max_answers
+        if most is not None and state.n_answered >= most:
+            return Limit("max_answers")
+        if most is not None and state.n_answered + len(state.open) >= most:
+            return WAIT
     elif state.is_drained:
         return Stop(ENDINGS.get(state.limit_reached, StopReason.LIMIT))
     if state.limit_reached or state.is_paused or len(state.open) >= opened.window:

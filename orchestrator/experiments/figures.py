@@ -18,7 +18,7 @@ from orchestrator.experiments.plot import Panel
 from orchestrator.experiments.worlds import Array
 
 By = Mapping[str, Mapping[int, str]]
-"""Figures of others as they print them, by what they are and the batches they are of."""
+"""Figures of others as they print them, by what they are and the size they are of."""
 
 
 class Figure(NamedTuple):
@@ -28,7 +28,7 @@ class Figure(NamedTuple):
     ----------
     table : the setting
     what : what is measured, and in which unit
-    n_batches : of each replicate
+    n : size of each replicate: its batches, its comparisons, its models, as the study says
     value, se : mean over replicates and its Monte-Carlo standard error; nan: exact
     n_replicates : 0 for what is not simulated
     published : as [LD26] prints it; empty: it does not
@@ -37,7 +37,7 @@ class Figure(NamedTuple):
 
     table: str
     what: str
-    n_batches: int
+    n: int
     value: float
     se: float
     n_replicates: int
@@ -49,49 +49,50 @@ def cited(figures: Iterable[Figure], published: By, reference: By) -> list[Figur
     """Put the figures of others beside ours."""
     return [
         figure._replace(
-            published=published.get(figure.what, {}).get(figure.n_batches, ""),
-            reference=reference.get(figure.what, {}).get(figure.n_batches, ""),
+            published=published.get(figure.what, {}).get(figure.n, ""),
+            reference=reference.get(figure.what, {}).get(figure.n, ""),
         )
         for figure in figures
     ]
 
 
-def share(table: str, what: str, n_batches: int, happened: NDArray[np.bool_]) -> Figure:
+def share(table: str, what: str, n: int, happened: NDArray[np.bool_]) -> Figure:
     """Give how often something happened, percent of replicates."""
-    p, n = float(happened.mean()), len(happened)
-    return Figure(table, what, n_batches, 100 * p, 100 * math.sqrt(p * (1 - p) / n), n)
+    p, reps = float(happened.mean()), len(happened)
+    return Figure(table, what, n, 100 * p, 100 * math.sqrt(p * (1 - p) / reps), reps)
 
 
-def mean(table: str, what: str, n_batches: int, values: Array) -> Figure:
+def mean(table: str, what: str, n: int, values: Array) -> Figure:
     """Give the mean over the replicates that have a value."""
     known = values[~np.isnan(values)]
     value, se = mean_of(known) if len(known) else (math.nan, math.nan)
-    return Figure(table, what, n_batches, value, se, len(known))
+    return Figure(table, what, n, value, se, len(known))
 
 
-def median(table: str, what: str, n_batches: int, values: Array) -> Figure:
+def median(table: str, what: str, n: int, values: Array) -> Figure:
     """Give the median; its error is half the way between the order statistics √n apart around it."""
     known = np.sort(values[~np.isnan(values)])
-    n = len(known)
-    if not n:
-        return Figure(table, what, n_batches, math.nan, math.nan, 0)
-    places = np.clip(np.array([n - math.sqrt(n), n + math.sqrt(n)]) / 2 - 0.5, 0, n - 1)
-    low, high = np.interp(places, np.arange(n), known)
-    return Figure(table, what, n_batches, float(np.median(known)), float(high - low) / 2, n)
+    reps = len(known)
+    if not reps:
+        return Figure(table, what, n, math.nan, math.nan, 0)
+    root = math.sqrt(reps)
+    places = np.clip(np.array([reps - root, reps + root]) / 2 - 0.5, 0, reps - 1)
+    low, high = np.interp(places, np.arange(reps), known)
+    return Figure(table, what, n, float(np.median(known)), float(high - low) / 2, reps)
 
 
-def tables(figures: Sequence[Figure]) -> list[RenderableType]:
-    """Make a table a setting: a column for each number of batches, figures of others below ours."""
+def tables(figures: Sequence[Figure], x: str = "batches") -> list[RenderableType]:
+    """Make a table a setting: a column for each size, `x`, figures of others below ours."""
     made: list[RenderableType] = []
     for name in dict.fromkeys(figure.table for figure in figures):
         own = [figure for figure in figures if figure.table == name]
-        columns = sorted({figure.n_batches for figure in own})
+        columns = sorted({figure.n for figure in own})
         table = Table(box=SIMPLE_HEAD)
-        table.add_column("batches")
+        table.add_column(x)
         for n in columns:
             table.add_column(str(n), justify="right")
         for what in dict.fromkeys(figure.what for figure in own):
-            row = {figure.n_batches: figure for figure in own if figure.what == what}
+            row = {figure.n: figure for figure in own if figure.what == what}
             lines = [
                 (what, {n: written(figure) for n, figure in row.items()}),
                 ("  published", {n: figure.published for n, figure in row.items()}),
@@ -128,14 +129,14 @@ def as_json(figures: Sequence[Figure]) -> list[dict[str, object]]:
 
 
 def panels(figures: Sequence[Figure], unit: str) -> list[Panel]:
-    """Make a picture a setting of what is measured in a unit, against batches."""
+    """Make a picture a setting of what is measured in a unit, against size."""
     made = []
     for name in dict.fromkeys(figure.table for figure in figures):
         curves: dict[str, list[tuple[float, float]]] = {}
         for figure in figures:
             if figure.table == name and figure.what.endswith(unit) and not math.isnan(figure.value):
                 what = figure.what.removesuffix(unit).rstrip(", ")
-                curves.setdefault(what, []).append((figure.n_batches, figure.value))
+                curves.setdefault(what, []).append((figure.n, figure.value))
         if curves:
             made.append(Panel(name, curves))
     return made

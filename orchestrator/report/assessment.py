@@ -12,7 +12,7 @@ from orchestrator.core.estimate import Estimate
 from orchestrator.core.money import Nano, format_usd
 from orchestrator.core.scale import Scale
 from orchestrator.core.wire import Json
-from orchestrator.report import batches
+from orchestrator.report import batches, board
 from orchestrator.report.screen import WIDTH
 from orchestrator.report.wording import (
     columns,
@@ -200,8 +200,12 @@ def _lines(a: Assessment) -> Iterator[str]:
         yield ""
         estimates = [one.estimate for one in result.compared]
         told = [*batches.memory(estimates), *batches.adequacy(estimates)]
-        if told:
+        if ranked := board.boards(estimates):
+            yield from _ranked(ranked[0])
+        elif told:
             yield from _told("judges", told)
+        elif chosen := board.rank_choice(estimates):
+            yield from _told("rank", chosen)
         else:
             yield from _judges(estimates[0])
     if a.cost is not None:
@@ -246,7 +250,9 @@ def _table_of(result: CriterionResult, one: Compared) -> Iterator[str]:
         if n := _by_name(e, "missing", i):
             worst = (_by_name(e, "worst_lower", i), _by_name(e, "worst_upper", i))
             lost.append(f"{n:,} in {label(e.names[i])}: {_range(*worst, digits)}")
-    units = ("naive share", "logits") if one.is_in_logits else ("naive", "ours")
+    units = ("naive", "ours")
+    if one.is_in_logits:
+        units = ("naive win rate", "log-odds") if _is_of_pairs(e) else ("naive share", "logits")
     head = (f"{result.criterion}, {target(e)}", "rows", units[0], "items", units[1], "width")
     kept = _short if one.is_in_logits else tuple[str, ...]
     yield from _grid(kept(head), map(kept, rows))
@@ -273,7 +279,7 @@ def why(one: Compared) -> str:
     """Say in one sentence why our intervals differ from the naive ones."""
     e, naive = one.estimate, one.naive
     if one.is_in_logits:
-        return _why_in_sequence(e)
+        return _WHY_IN_PAIRS if _is_of_pairs(e) else _why_in_sequence(e)
     # Where repeats alone are random, items are as given and nothing rests on their number.
     is_sample = "items like these" in e.estimand
     n_rows = sum(naive.n_rows)
@@ -315,6 +321,32 @@ def why(one: Compared) -> str:
     return (
         "; ".join(found) or "each row is an item of its own, and both take the rows as the sample"
     )
+
+
+_WHY_IN_PAIRS = (
+    "a win rate depends on whom an arm met and on which answer stood first; log-odds are the arm's own, "
+    "above the mean of all, and comparisons of one item hang together"
+)
+
+
+def _is_of_pairs(e: Estimate) -> bool:
+    return e.kind in {"bradley_terry", "bt_tensor"}
+
+
+def _ranked(e: Estimate) -> Iterator[str]:
+    """Say what comparisons prove: ranks, gaps of neighbours, and what judges make of the order."""
+    yield from _told("ranks", board.standing(e))
+    for grid in (board.leaderboard(e), board.neighbours(e)):
+        if grid is not None and len(grid.rows) <= _MANY_JUDGES:
+            yield ""
+            yield from _grid(grid.head, grid.rows)
+    yield ""
+    yield from _told("order", board.order(e))
+    judges = board.judges(e)
+    if judges is not None and len(judges.rows) <= _MANY_JUDGES:
+        yield from _grid(judges.head, judges.rows)
+    elif judges is not None:
+        yield f"{plural(len(judges.rows), 'judge')}, each with its flips: in --json"
 
 
 def _why_in_sequence(e: Estimate) -> str:

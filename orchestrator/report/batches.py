@@ -245,11 +245,12 @@ def _sensitivity(estimate: Estimate) -> Iterator[str]:
 
 def _rankings(estimates: Sequence[Estimate]) -> Iterator[str]:
     for estimate in models(estimates):
-        for row in estimate.diagnostics.get("ranking") or ():
-            first: Mapping[str, float] = row["first"]
-            best = sorted(first, key=lambda name: -first[name])[:3]
-            shares = ", ".join(f"{name} {first[name]:.0%}" for name in best if first[name] >= 0.005)
-            if shares:  # units that no batch connects have no first
+        rows: Sequence[Row] = estimate.diagnostics.get("ranking") or ()
+        if len(rows) > 1 and (shares := _chances(estimate.diagnostics.get("first") or {})):
+            yield f"All judges together: chance of being first: {shares}."
+        yield from _lead(estimate)
+        for row in rows:
+            if shares := _chances(row["first"]):  # units that no batch connects have no first
                 yield f"{row['judge']}: chance of being first: {shares}."
             if not row["naive_is_safe"]:
                 yield (
@@ -257,6 +258,26 @@ def _rankings(estimates: Sequence[Estimate]) -> Iterator[str]:
                     f"{number(row['gap'], 2)} logits apart, and since no unit follows itself, raw shares "
                     f"can turn the order of units less than {number(row['needed'], 2)} apart."
                 )
+
+
+def _chances(first: Mapping[str, float]) -> str:
+    best = sorted(first, key=lambda name: -first[name])[:3]
+    return ", ".join(f"{name} {first[name]:.0%}" for name in best if first[name] >= 0.005)
+
+
+def _lead(estimate: Estimate) -> Iterator[str]:
+    """Say whether the first unit is proved to be first, where one may look meanwhile."""
+    found = estimate.diagnostics
+    if not found.get("ranks_hold_watched") or found["leader"] is None:
+        return
+    leader = found["leader"]
+    if found["is_separated"]["leader"]:
+        yield (
+            f"{leader} is proved to be first, with an error of at most {1 - estimate.level:.0%} however "
+            "often one looked."
+        )
+    elif found["rivals"]:
+        yield f"{leader} leads and is not proved to be first: {_named(found['rivals'])} may be."
 
 
 def _named(names: Sequence[str]) -> str:
@@ -300,11 +321,16 @@ NAIVE_NOTE = (
 
 
 def notes(estimate: Estimate) -> list[str]:
-    """Put an estimate's flags into words, but for raw shares that mislead nobody here."""
+    """Put an estimate's flags into words, those that are spoken of."""
+    return [flag(word) for word in spoken_flags(estimate)]
+
+
+def spoken_flags(estimate: Estimate) -> list[str]:
+    """List an estimate's flags, but for that of raw shares where they mislead nobody."""
     alpha = 1 - estimate.level
     rows: Sequence[Row] = estimate.diagnostics.get("judges") or ()
     is_quiet = not any(_misleads(row, alpha) for row in rows)
-    return [flag(word) for word in estimate.flags if not (is_quiet and word == "naive_biased")]
+    return [word for word in estimate.flags if not (is_quiet and word == "naive_biased")]
 
 
 def _misleads(row: Row, alpha: float) -> bool:

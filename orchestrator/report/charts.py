@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from orchestrator.report.wording import printable
+from orchestrator.report.wording import fit, number, printable
 
 
 class Interval(NamedTuple):
@@ -42,6 +42,12 @@ class Bar(NamedTuple):
 _ROW = 38
 _AXIS = 22
 _PLOT = 180
+_CELL = 28
+_GUTTER = 20
+_NAME = 18
+_HEAD = 72
+"""Height of a coloured cell; per cent of the width, and columns of text, for the names before them;
+columns of text for all heads together."""
 
 
 def forest(rows: Sequence[Interval], *, title: str, with_zero: bool = False) -> str:
@@ -119,6 +125,41 @@ def bars(rows: Sequence[Bar], *, title: str, total: float | None = None) -> str:
     return _svg(title, _ROW * len(rows), drawn)
 
 
+def heat(
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float]],
+    *,
+    title: str,
+) -> str:
+    """Colour a table of numbers: the farther from 0, the fuller; one colour above it, one below."""
+    known = [abs(x) for row in values for x in row if math.isfinite(x)]
+    most = max(known, default=0.0) or 1.0
+    width = (100 - _GUTTER) / len(columns)
+    places = [_GUTTER + width * k for k in range(len(columns))]
+    parts = [
+        _centred("tick", x + width / 2, 14, fit(column, max(6, _HEAD // len(columns))))
+        for x, column in zip(places, columns, strict=True)
+    ]
+    for i, (row, of_row) in enumerate(zip(rows, values, strict=True)):
+        y = _AXIS + _CELL * i
+        parts.append(
+            f'<text class="label" x="0" y="{y + 18}">{escape(printable(fit(row, _NAME)))}</text>'
+        )
+        for x, value in zip(places, of_row, strict=True):
+            if not math.isfinite(value):
+                parts.append(_centred("tick", x + width / 2, y + 18, "\N{EN DASH}"))
+                continue
+            kind = "above" if value > 0 else "below"
+            fullness = 0.6 * abs(value) / most
+            parts.append(
+                f'<rect class="{kind}" x="{x:.2f}%" y="{y}" width="{width:.2f}%" '
+                f'height="{_CELL - 2}" fill-opacity="{fullness:.2f}"/>'
+            )
+            parts.append(_centred("cell", x + width / 2, y + 18, number(value, 2)))
+    return _svg(title, _AXIS + _CELL * len(rows), parts)
+
+
 # --- pieces ------------------------------------------------------------------------------------
 
 
@@ -189,6 +230,13 @@ def _dot(x: float, y: float) -> str:
 def _tick(x: float, y: float, text: str) -> str:
     anchor = "start" if x < 4 else "end" if x > 96 else "middle"
     return f'<text class="tick" x="{x:.2f}%" y="{y:.1f}" text-anchor="{anchor}">{text}</text>'
+
+
+def _centred(kind: str, x: float, y: float, text: str) -> str:
+    return (
+        f'<text class="{kind}" x="{x:.2f}%" y="{y:.1f}" text-anchor="middle">'
+        f"{escape(printable(text))}</text>"
+    )
 
 
 def _row_text(label: str, text: str, y: float) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -155,6 +155,20 @@ class Scores:
     commonest_share: float = math.nan
 
 
+class Preferences(NamedTuple):
+    """Comparisons by one judge on one criterion: which answer was better, by where it stood."""
+
+    criterion: str
+    first: int
+    ties: int
+    second: int
+
+    @property
+    def n(self) -> int:
+        """How many verdicts there are."""
+        return self.first + self.ties + self.second
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Agreement:
     """Krippendorff's alpha of the judges' first verdicts on one criterion.
@@ -210,6 +224,23 @@ class Evenness(NamedTuple):
 
     per_slot: tuple[int, int]
     per_pair: tuple[int, int]
+
+
+Table = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTally:
+    """Comparisons by first (row) and second arm (column): asked, answered, won by the first, ties.
+
+    `why` counts questions by what their policy noted of them.
+    """
+
+    asked: Table
+    answered: Table
+    first: Table
+    ties: Table
+    why: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +359,7 @@ class JudgeTally:
     billed_in_vain : attempts that were or may have been billed and brought no answer
     parked : questions given back because it was down; `unasked` of them were never asked again
     cut_off : questions withdrawn unsent at the stop, or answered too late or never
+    preferences : by criterion, of what compares; empty otherwise
     """
 
     name: str
@@ -353,6 +385,7 @@ class JudgeTally:
     parked: int = 0
     unasked: int = 0
     cut_off: int = 0
+    preferences: tuple[Preferences, ...] = ()
 
     @property
     def n_missing(self) -> int:
@@ -428,6 +461,7 @@ class ReportData:
     times : what the calls' time went for
     agreement : of the judges, by criterion; none where no two of them rated the same units
     places : effects of the place in which things were shown; none where it never changed
+    pairs : what was compared; None where nothing was
     slots : the judges' batches; none where units were not rated in batches
     without_judge : the final estimates with each judge left out, where that was computed
     path : the run's directory as it can be typed, empty where that is not known
@@ -472,6 +506,7 @@ class ReportData:
     agreement: tuple[Agreement, ...]
     places: tuple[PlaceEffect, ...]
     slots: tuple[SlotTally, ...] = ()
+    pairs: PairTally | None = None
     without_judge: tuple[WithoutJudge, ...] = ()
     limit_why: str = ""
     path: str = ""

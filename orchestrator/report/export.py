@@ -1,4 +1,4 @@
-"""Exports: one row a verdict, or one row a name of an estimate; streamed from the log."""
+"""Exports: one row a verdict or comparison, or one row a name of an estimate; streamed from the log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import NoneType
 from typing import IO, Any, NamedTuple, get_args, get_type_hints
@@ -17,7 +17,7 @@ from orchestrator.core.errors import ConfigError, CorruptLog
 from orchestrator.core.events import LOST, Looked, Opened, Reasked
 from orchestrator.core.money import NANO_PER_USD
 from orchestrator.core.ports import Row
-from orchestrator.core.query import Judged, Missing, Role
+from orchestrator.core.query import Judged, Kind, Missing, Preference, Role
 from orchestrator.core.records import Join, Open, Record
 from orchestrator.core.wire import Json
 from orchestrator.report.summary import read_estimate
@@ -29,7 +29,8 @@ class Answer(NamedTuple):
     """One verdict that counts, or one that is missing; answers after the stop are left out.
 
     `value` is on the criterion's scale; empty with `missing` empty means "not applicable". A
-    missing verdict has a row for each unit, without a criterion. Money is that of the whole
+    missing verdict has a row for each unit, without a criterion. `group` is that of the item, if the
+    data have groups. Money is that of the whole
     question, all its attempts included, and stands in its first row alone, so that sums are right.
     `flags` are what was odd about the answer, with semicolons between them.
     """
@@ -37,12 +38,41 @@ class Answer(NamedTuple):
     q: int
     item: str
     arm: str
+    group: str | None
     judge: str
     criterion: str | None
     replicate: int
     slot: int
     value: float | None
     preference: str | None
+    missing: str | None
+    cost_usd: str | None
+    cost_nano_usd: int | None
+    uncertain_nano_usd: int | None
+    propensity: float
+    purpose: str
+    origin: str | None
+    served_model: str | None
+    flags: str | None
+
+
+class Vote(NamedTuple):
+    """One comparison that counts, or one that is missing; `left` was shown first.
+
+    `winner` is `left`, `right` or `tie`; empty with `missing` empty means "not applicable". A
+    missing one has no criterion. The rest is as in `Answer`.
+    """
+
+    q: int
+    item_id: str
+    left: str
+    right: str
+    group: str | None
+    winner: str | None
+    judge: str
+    criterion: str | None
+    replicate: int
+    slot: int
     missing: str | None
     cost_usd: str | None
     cost_nano_usd: int | None
@@ -75,7 +105,9 @@ class Score(NamedTuple):
 
 
 def export(path: Path, rows: Iterable[Row], get_blob: GetBlob) -> int:
-    """Write answers, or scores if the file's name begins so; gives how many rows.
+    """Write answers, comparisons where the run holds such, or scores if the file's name begins so.
+
+    Gives how many rows.
 
     The ending chooses the form: `.jsonl`, `.csv` or `.parquet`. The file appears when it is whole.
 
@@ -88,12 +120,21 @@ def export(path: Path, rows: Iterable[Row], get_blob: GetBlob) -> int:
     if form is None:
         known = ", ".join(_FORMS)
         raise ConfigError(f"{path.name}: can't export to {path.suffix!r}; known: {known}")
-    is_scores = path.stem.startswith("scores")
-    table: Table = scores(rows) if is_scores else answers(rows, get_blob)
+    rows = iter(rows)
+    first = next(rows, None)
+    rows = rows if first is None else chain([first], rows)
+    kind: type[Answer | Vote | Score]
+    table: Table
+    if path.stem.startswith("scores"):
+        kind, table = Score, scores(rows)
+    elif first is not None and holds_comparisons([first]):
+        kind, table = Vote, votes(rows, get_blob)
+    else:
+        kind, table = Answer, answers(rows, get_blob)
     part = path.with_name(f"{path.name}.part")
     try:
         with part.open("wb") as sink:
-            n = form(Score if is_scores else Answer, table, sink)
+            n = form(kind, table, sink)
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
@@ -103,8 +144,47 @@ def export(path: Path, rows: Iterable[Row], get_blob: GetBlob) -> int:
 # --- rows --------------------------------------------------------------------------------------
 
 
+def holds_comparisons(rows: Iterable[Row]) -> bool:
+    """Say whether a log is of a run that compares."""
+    first = next(iter(rows), None)
+    return (
+        first is not None
+        and isinstance(first.event, Opened)
+        and first.event.identity.get("kind") == Kind.COMPARE
+    )
+
+
 def answers(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[Answer]:
-    """Join a log into rows, in telling order."""
+    """Join a log into rows, in telling order; a comparison is a row of the unit shown first."""
+    for _, found in _told(rows, get_blob):
+        yield from found
+
+
+def votes(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[Vote]:
+    """Join a log of comparisons into rows, in telling order."""
+    for pair, found in _told(rows, get_blob):
+        # A missing question has a row for each of its units, and here it is one of both.
+        is_missing = any(row.missing for row in found)
+        for row in found[:1] if is_missing else found:
+            said = row._asdict()
+            yield Vote(
+                item_id=row.item,
+                left=pair[0],
+                right=pair[1],
+                winner=None if row.preference is None else _WINNER[row.preference],
+                **{name: said[name] for name in Vote._fields if name in said},
+            )
+
+
+_WINNER = {
+    str(Preference.FIRST): "left",
+    str(Preference.SECOND): "right",
+    str(Preference.TIE): "tie",
+}
+
+
+def _told(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[tuple[tuple[str, ...], list[Answer]]]:
+    """Give the rows of each told question, and the arms of its units as they were shown."""
     rows = iter(rows)
     first = next(rows, None)
     if first is None or not isinstance(first.event, Opened):
@@ -121,7 +201,8 @@ def answers(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[Answer]:
             earlier[event.q] = (before[0] + cost, before[1] + uncertain)
         record = join.feed(event)
         if record is not None:
-            yield from _rows(record, labels, earlier.pop(record.q, (0, 0)))
+            found = [*_rows(record, labels, earlier.pop(record.q, (0, 0)))]
+            yield tuple(map(labels.arm, record.query.units)), found
 
 
 def scores(rows: Iterable[Row]) -> Iterator[Score]:
@@ -158,7 +239,9 @@ class _Labels:
 
     def __init__(self, identity: Json, get_blob: GetBlob) -> None:
         blob = get_blob((identity.get("data") or {}).get("frame") or "")
-        self._items: list[str] = json.loads(blob)["items"] if blob else []
+        frame = json.loads(blob) if blob else {}
+        self._items: list[str] = frame.get("items") or []
+        self._groups: list[str] = frame.get("group") or []
         self._arms: list[str] = identity.get("arms") or [""]
         self._judges: list[str] = [str(j["name"]) for j in identity.get("judges") or []]
         self.criteria: list[str] = [str(c["name"]) for c in identity.get("criteria") or []]
@@ -166,7 +249,11 @@ class _Labels:
     def on(self, answer: Answer, unit: int) -> Answer:
         item, arm = divmod(unit, len(self._arms))
         name = self._items[item] if self._items else f"item {item}"
-        return answer._replace(item=name, arm=self._arms[arm])
+        group = self._groups[item] if self._groups else None
+        return answer._replace(item=name, arm=self._arms[arm], group=group)
+
+    def arm(self, unit: int) -> str:
+        return self._arms[unit % len(self._arms)]
 
     def asked(self, record: Record) -> str:
         query = record.query
@@ -180,6 +267,7 @@ def _rows(record: Record, labels: _Labels, earlier: tuple[int, int]) -> Iterator
         q=record.q,
         item="",
         arm="",
+        group=None,
         judge=labels.asked(record),
         criterion=None,
         replicate=query.replicate,
@@ -241,7 +329,7 @@ def _known(x: float) -> float | None:
 
 # --- forms -------------------------------------------------------------------------------------
 
-Table = Iterable[Answer | Score]
+Table = Iterable[Answer | Vote | Score]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
@@ -261,7 +349,7 @@ def _inert(cell: Json) -> Json:
     return cell
 
 
-def _to_jsonl(kind: type[Answer | Score], table: Table, sink: IO[bytes]) -> int:
+def _to_jsonl(kind: type[Answer | Vote | Score], table: Table, sink: IO[bytes]) -> int:
     n = 0
     for row in table:
         record = dict(zip(kind._fields, map(_valid, row), strict=True))
@@ -272,7 +360,7 @@ def _to_jsonl(kind: type[Answer | Score], table: Table, sink: IO[bytes]) -> int:
     return n
 
 
-def _to_csv(kind: type[Answer | Score], table: Table, sink: IO[bytes]) -> int:
+def _to_csv(kind: type[Answer | Vote | Score], table: Table, sink: IO[bytes]) -> int:
     text = io.TextIOWrapper(sink, encoding="utf-8", newline="", write_through=True)
     # The default line end makes the writer quote a bare carriage return inside a text, too.
     writer = csv.writer(text)
@@ -285,7 +373,7 @@ def _to_csv(kind: type[Answer | Score], table: Table, sink: IO[bytes]) -> int:
     return n
 
 
-def _to_parquet(kind: type[Answer | Score], table: Table, sink: IO[bytes]) -> int:
+def _to_parquet(kind: type[Answer | Vote | Score], table: Table, sink: IO[bytes]) -> int:
     try:
         import pyarrow as pa  # noqa: PLC0415  # an extra, and slow to load
         from pyarrow import parquet  # noqa: PLC0415

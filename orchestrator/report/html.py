@@ -7,7 +7,8 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 from orchestrator.core.estimate import Estimate
-from orchestrator.report import batches, charts, panel, wording
+from orchestrator.report import batches, board, charts, panel, wording
+from orchestrator.report.board import Categories
 from orchestrator.report.charts import Bar, Interval, Part
 from orchestrator.report.data import ReportData
 from orchestrator.report.wording import Grid, label, usd
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 _FEW = 12
+_RANKED = 40
+"""So many arms of a ranking are drawn by name."""
+_WIDE = 8
+"""So many categories fit beside each other."""
 
 
 def render(data: ReportData) -> str:
@@ -25,12 +30,14 @@ def render(data: ReportData) -> str:
         words=wording,
         panel=panel,
         batches=batches,
+        board=board,
         spend=data.spend,
         counts=data.counts,
         tables=_tables(data.estimates),
         meter=_meter(data),
         curve=_curve(data),
         by_judge=_by_judge(data),
+        heats=[(of, _heat(of)) for of in board.categories(data)],
         doubts=panel.doubts(data),
         facts=wording.facts(data),
     )
@@ -85,14 +92,27 @@ def _table(estimate: Estimate, *, is_first: bool) -> Table:
 
 
 def _picture(estimate: Estimate, title: str) -> str:
-    values = zip(estimate.value, estimate.lower, estimate.upper, strict=True)
-    if len(estimate.names) > _FEW:
+    is_ranking = estimate.target.endswith("strengths")
+    values = list(zip(estimate.value, estimate.lower, estimate.upper, strict=True))
+    if len(values) > (_RANKED if is_ranking else _FEW):
         return charts.caterpillar([Interval("", "", *v) for v in values], title=title)
+    order = list(range(len(values)))
+    if is_ranking:  # the best first; those without a value are at the end
+        known = wording.by_value(estimate)[::-1]
+        order = known + [i for i in order if i not in known]
     rows = [
-        Interval(label(name), wording.with_interval(estimate, i), *v)
-        for i, (name, v) in enumerate(zip(estimate.names, values, strict=True))
+        Interval(label(estimate.names[i]), wording.with_interval(estimate, i), *values[i])
+        for i in order
     ]
-    return charts.forest(rows, title=title, with_zero=estimate.target == "difference")
+    return charts.forest(rows, title=title, with_zero=is_ranking or estimate.target == "difference")
+
+
+def _heat(of: Categories) -> str:
+    """Colour strengths by category; empty where there are too many categories to stand side by side."""
+    if len(of.categories) > _WIDE:
+        return ""
+    values = [[of.scores.value[i] for i in places] for places in of.places]
+    return charts.heat(of.arms, of.categories, values, title=of.title)
 
 
 def _meter(data: ReportData) -> str:

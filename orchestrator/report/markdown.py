@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from orchestrator.core.estimate import Estimate
-from orchestrator.report import batches, panel, wording
+from orchestrator.report import batches, board, panel, wording
 from orchestrator.report.data import ReportData
 from orchestrator.report.wording import Grid, label, plural, usd
 
@@ -52,9 +52,10 @@ def _lines(data: ReportData) -> Iterator[str]:
     yield from _grid(panel.judges(data))
     told = (*wording.policy(data), *panel.outages(data), *panel.agreement(data))
     yield from (f"\n{safe(line)}" for line in told)
-    yield from ("", *_grid(panel.said(data)), "", panel.SAID_NOTE)
+    yield from ("", *_grid(panel.said(data)), "", panel.said_note(data))
     yield from ("", f"Time of all calls: {wording.time_spent(data.times)}.")
     yield from _order(data)
+    yield from _board(data)
     yield from _batches(data)
     yield from _labels(data)
     yield from ("", "## Missing answers", "", wording.fate(data), "")
@@ -117,6 +118,36 @@ def _order(data: ReportData) -> Iterator[str]:
     grid = panel.by_place(data)
     if grid is not None:
         yield from ("", "## Order", "", *_grid(grid), "", panel.PLACES_NOTE)
+
+
+def _board(data: ReportData) -> Iterator[str]:
+    if data.pairs is None:
+        return
+    yield from ("", "## Comparisons", "")
+    for estimate in board.boards(data.estimates):
+        yield from (f"- {safe(line)}" for line in board.standing(estimate))
+        yield from ("", *_grid(board.leaderboard(estimate)), "")
+        yield from _maybe(board.neighbours(estimate))
+        yield from (board.RANKS_NOTE, "")
+        yield from (
+            f"- {safe(line)}"
+            for line in board.order(estimate) + board.family(estimate) + board.weights(estimate)
+        )
+        yield ""
+        yield from _maybe(board.judges(estimate))
+        yield from (board.judges_note(estimate), "")
+    yield from (
+        f"- {safe(line)}" for line in board.rank_choice(data.estimates) + board.why_asked(data)
+    )
+    yield ""
+    for categories in board.categories(data):
+        yield from _maybe(board.by_category(categories))
+    yield from _maybe(board.asked(data))
+
+
+def _maybe(grid: Grid | None) -> Iterator[str]:
+    if grid is not None:
+        yield from (*_grid(grid), "")
 
 
 def _batches(data: ReportData) -> Iterator[str]:

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from orchestrator.core.estimate import Estimate
+from orchestrator.report import board
 from orchestrator.report.data import (
     Agreement,
     JudgeTally,
     Outage,
     PlaceEffect,
+    Preferences,
     Ranged,
     ReportData,
     Scores,
@@ -45,12 +47,17 @@ def doubts(data: ReportData) -> list[str]:
     for c, criterion in enumerate(data.criteria):
         said = [(judge.name, judge.scores[c]) for judge in data.judges]
         on = f" on {criterion}" if len(data.criteria) > 1 else ""
+        compared = [
+            (judge.name, judge.preferences[c]) for judge in data.judges if judge.preferences
+        ]
+        lines += _one_sided(compared, on)
         of = next((a for a in data.agreement if a.criterion == criterion), None)
         # Where the panel as a whole is at chance, that comes first, and no judge is singled out.
         together = _together(said, of, on)
         singled = [] if together else _singled(said, on)
         lines += [*together, *_constants(said, on), *singled, *_wavering(said, on)]
     lines += _label_doubts(data)
+    lines += board.turned_judges(data.estimates)
     lines += [_place_doubt(effect) for effect in data.places if effect.is_significant]
     lines += [
         f"{judge.name} was served by {len(judge.served_models)} models during the run: "
@@ -95,6 +102,24 @@ def _constants(said: Sequence[tuple[str, Scores]], on: str) -> list[str]:
         for (name, s), is_so in zip(said, is_constant, strict=True)
         if is_so
     ]
+
+
+def _one_sided(said: Sequence[tuple[str, Preferences]], on: str) -> list[str]:
+    """Name judges that nearly always give the same verdict on comparisons."""
+    words = (
+        "that the answer shown first is better",
+        "a tie",
+        "that the answer shown second is better",
+    )
+    lines = []
+    for name, p in said:
+        n, word = max(zip(p[1:], words, strict=True))
+        if p.n >= _ENOUGH and n >= CONSTANT * p.n:
+            lines.append(
+                f"{name} said {word} in {n / p.n:.0%} of its {plural(p.n, 'verdict')}{on}: its "
+                "verdicts hang on no answer."
+            )
+    return lines
 
 
 def _together(said: Sequence[tuple[str, Scores]], of: Agreement | None, on: str) -> list[str]:
@@ -238,6 +263,8 @@ def _in_vain(judge: JudgeTally) -> str:
 
 def said(data: ReportData) -> Grid:
     """Tabulate what each judge said on each criterion."""
+    if any(judge.preferences for judge in data.judges):
+        return _preferred(data)
     every = [s for judge in data.judges for s in judge.scores]
     has_repeats = any(not math.isnan(s.repeat_variance) for s in every)
     has_others = any(s.n_shared for s in every)
@@ -260,6 +287,31 @@ def said(data: ReportData) -> Grid:
 def _root(variance: float) -> float:
     return variance if math.isnan(variance) else math.sqrt(variance)
 
+
+def _preferred(data: ReportData) -> Grid:
+    head = ("judge", "criterion", "verdicts", "first", "tie", "second")
+    rows = (
+        (judge.name, p.criterion, f"{p.n:,}", *(_share(n, p.n) for n in p[1:]))
+        for judge in data.judges
+        for p in judge.preferences
+    )
+    return Grid("", head, tuple(rows))
+
+
+def _share(n: int, of: int) -> str:
+    return f"{n / of:.1%}" if of else number(math.nan)
+
+
+def said_note(data: ReportData) -> str:
+    """Say what the table of what judges said counts."""
+    return PREFERENCES_NOTE if any(judge.preferences for judge in data.judges) else SAID_NOTE
+
+
+PREFERENCES_NOTE = (
+    "Raw verdicts, every answer once: how often the answer shown first was better, neither, or the "
+    "one shown second. A judge that keeps to the answers has nearly equal shares of first and second "
+    "where each pair is asked in both orders, or by a coin."
+)
 
 SAID_NOTE = (
     "Raw verdicts, every answer once. Judges that saw different items can differ for that reason "

@@ -71,6 +71,27 @@ class WholeList:
     worst: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batches:
+    """What is laid out for each judge of a campaign of batches.
+
+    Parameters
+    ----------
+    n_batches, size, block_length : batches, units of one, batches of a block
+    per_look, n_looks : batches between two looks; looks, the one at the last batch included
+    is_by_cap : whether there are as many as the money pays for
+    is_open : whether they go on until it ends, so that their number is only expected
+    """
+
+    n_batches: int
+    size: int
+    block_length: int
+    per_look: int
+    n_looks: int
+    is_by_cap: bool
+    is_open: bool = False
+
+
 class Point(NamedTuple):
     """A point of the curve of precision against money (nano-USD)."""
 
@@ -158,6 +179,8 @@ class Plan:
     cheapest : the name of the cheapest adequate one
     part : the part of the items that was rehearsed
     policy_says : what the policy says of itself at the end
+    predicts_width : False where the estimate's half-width hangs on what only a run shows
+    batches : what is laid out; None where units are asked about one by one
     """
 
     campaign: str
@@ -190,6 +213,8 @@ class Plan:
     part: float
     notes: tuple[str, ...]
     policy_says: Mapping[str, Json]
+    predicts_width: bool = True
+    batches: Batches | None = None
 
     @property
     def calls(self) -> int:
@@ -264,6 +289,17 @@ def document(plan: Plan) -> dict[str, Json]:
             "max_in_flight": plan.max_in_flight,
             "usable_concurrency": plan.usable_concurrency,
             "in_flight": round(plan.in_flight, 2),
+        },
+        "batches": None
+        if plan.batches is None
+        else {
+            "each_judge": plan.batches.n_batches,
+            "size": plan.batches.size,
+            "block_length": plan.batches.block_length,
+            "per_look": plan.batches.per_look,
+            "looks": plan.batches.n_looks,
+            "is_by_cap": plan.batches.is_by_cap,
+            "is_open": plan.batches.is_open,
         },
         "half_width_at_cap": _number(plan.at_cap),
         "needs_nano_usd": plan.needs,
@@ -415,6 +451,7 @@ def _head(campaign: str, of: Plan | Refusal, policy: str) -> str:
 def _sums(plan: Plan) -> Iterator[str]:
     yield _head(plan.campaign, plan, plan.policy)
     yield from _table(plan.judges)
+    yield from _batches(plan)
     yield from _whole_list(plan)
     yield _outlook(plan)
     yield from _sheet(plan)
@@ -476,8 +513,30 @@ def _rates(card: PriceCard) -> str:
     return f"{usd(card.input * 1000, 2)} / {usd(card.output * 1000, 2)}".replace("$", "")
 
 
+def _batches(plan: Plan) -> Iterator[str]:
+    found = plan.batches
+    if found is None:
+        return
+    form = f"{plural(found.size, 'unit')} each, in blocks of {found.block_length:,}"
+    every = f"after every {found.per_look:,} batches of each judge"
+    if found.is_open:
+        yield f"batches   until the money ends, some {found.n_batches:,} of each judge; {form}"
+        yield f"looks     {every}, and at the end"
+        return
+    by = ", which is what the money pays for" if found.is_by_cap else ""
+    n_rest = found.n_batches % found.block_length
+    rest = f", and {n_rest:,} in random order that make no whole block" if n_rest else ""
+    yield f"batches   {found.n_batches:,} of each judge{by}; {form}{rest}"
+    if found.n_looks == 1:
+        yield "looks     1, after the last batch"
+    else:
+        yield f"looks     {found.n_looks:,} at most: {every}, and after the last"
+
+
 def _whole_list(plan: Plan) -> Iterator[str]:
     whole = plan.whole_list
+    if whole is None and plan.batches is not None:
+        return
     if whole is None:
         yield "the list  has no end of its own: money, target or a limit ends the run"
         return
@@ -495,6 +554,9 @@ def _whole_list(plan: Plan) -> Iterator[str]:
 def _outlook(plan: Plan) -> str:
     parts = [f"expected  {_money(plan.spend)}", f"time {_time(plan)}"]
     found = plan.half_width
+    if not plan.predicts_width:
+        parts.append("half-width not predicted")
+        return "   ".join(parts)
     if found is None:
         parts.append("half-width unknown: these data would not determine it")
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 
 from orchestrator.core.gate import GateOutcome, Verdict
 from orchestrator.core.stopping import StopReason
@@ -158,6 +159,7 @@ def document(data: ReportData) -> dict[str, Json]:
             "agreement": [_agreement(agreement) for agreement in data.agreement],
             "places": [_place_effect(effect) for effect in data.places],
             "slots": [_slots(tally) for tally in data.slots],
+            **({} if data.pairs is None else {"pairs": asdict(data.pairs)}),
             "without_judge": [_without_judge(left) for left in data.without_judge],
             "steered": [_steered(one) for one in data.steered],
             "n_steered": data.n_steered,
@@ -237,7 +239,11 @@ def _judge(judge: JudgeTally) -> dict[str, Json]:
         "down": judge.down or None,
         "outages": [_outage(outage) for outage in judge.outages],
         "n_outages": judge.n_outages,
-        "scores": {s.criterion: _scores(s) for s in judge.scores},
+        "scores": {} if judge.preferences else {s.criterion: _scores(s) for s in judge.scores},
+        "preferences": {
+            p.criterion: {"n": p.n, "first": p.first, "tie": p.ties, "second": p.second}
+            for p in judge.preferences
+        },
     }
 
 

@@ -47,6 +47,7 @@ from orchestrator.core.query import (
     Missing,
     MissingReason,
     Outcome,
+    Preference,
     Purpose,
     Query,
     Role,
@@ -66,6 +67,7 @@ from orchestrator.report.data import (
     Look,
     Outage,
     PlaceEffect,
+    Preferences,
     Ranged,
     Refusal,
     ReportData,
@@ -77,6 +79,7 @@ from orchestrator.report.data import (
     Times,
     state_of,
 )
+from orchestrator.report.pairs import Pairs
 from orchestrator.report.places import Places, holm
 from orchestrator.report.slots import Slots
 from orchestrator.report.wording import printable
@@ -216,6 +219,7 @@ class _ArmTally(_Tally):
 @dataclass(slots=True, kw_only=True)
 class _JudgeTally(_Tally):
     said: list[_Said]
+    preferred: list[Counter[Preference]]
     places: Places
     slots: Slots
     cached: int = 0
@@ -270,11 +274,13 @@ class _Fold:
         self.judges = [
             _JudgeTally(
                 said=[_Said(n_kept) for _ in self.criteria],
+                preferred=[Counter() for _ in self.criteria],
                 places=Places(len(self.criteria)),
                 slots=Slots(n_units=n_units, yes_from=yes_from),
             )
             for _ in self.judge_docs
         ]
+        self.pairs = Pairs(len(self.arm_names))
         self.arms = [_ArmTally(scores=[_Moments() for _ in self.criteria]) for _ in self.arm_names]
         self.by_role = {role: _Purse() for role in Role}
         self.by_purpose = {purpose: _Purse() for purpose in Purpose}
@@ -362,6 +368,8 @@ class _Fold:
             tallies.append(judge)
             if at.query.kind is Kind.RATE_BATCH and at.outcome is not None:
                 judge.slots.add(at.query, at.outcome)
+            if at.query.kind is Kind.COMPARE and at.outcome is not None:
+                self.pairs.add(at.query, at.outcome)
         match at.outcome:
             case Missing(reason=reason, detail=detail):
                 self.missing[reason] += 1
@@ -392,8 +400,12 @@ class _Fold:
             if model and (model in judge.models or len(judge.models) < _KEPT_MODELS):
                 judge.models[model] += 1
             self._placed(judge, judged)
+        if query.kind is Kind.COMPARE:
+            self.units.update(query.units)
         for observation in judged.observations:
             self.units.add(observation.unit)
+            if judge and observation.preference is not None:
+                judge.preferred[observation.criterion][observation.preference] += 1
             if observation.value is None:
                 continue
             arm = self.arms[observation.unit % len(self.arms)]
@@ -650,6 +662,7 @@ class _Fold:
             times=_times(self.judges),
             agreement=tuple(self._agreement(firsts)),
             places=tuple(self._place_effects()),
+            pairs=self.pairs.frozen(),
             slots=tuple(
                 judge.slots.frozen(str(doc["name"]))
                 for doc, judge in zip(self.judge_docs, self.judges, strict=True)
@@ -735,7 +748,19 @@ class _Fold:
             parked=tally.parked,
             unasked=len(tally.given_back),
             cut_off=tally.cut_off,
+            preferences=tuple(self._preferences(tally)),
         )
+
+    def _preferences(self, tally: _JudgeTally) -> Iterator[Preferences]:
+        if self.identity.get("kind") != Kind.COMPARE:
+            return
+        for criterion, of in zip(self.criteria, tally.preferred, strict=True):
+            yield Preferences(
+                criterion=str(criterion["name"]),
+                first=of[Preference.FIRST],
+                ties=of[Preference.TIE],
+                second=of[Preference.SECOND],
+            )
 
     @property
     def _clusters(self) -> NDArray[np.int64]:
@@ -841,8 +866,14 @@ def _primary(estimates: tuple[Estimate, ...], entries: list[Mapping[str, Any]]) 
 
 
 def read_estimate(document: Mapping[str, Any]) -> Estimate:
-    """Read what `Estimate.as_json` wrote; None stands for nan, unknown keys are left out."""
+    """Read what `Estimate.as_json` wrote; None stands for nan, unknown keys are left out.
+
+    An interval with one end has no end on the other side.
+    """
     values = {f.name: document[f.name] for f in fields(Estimate) if f.name in document}
+    ends = list(zip(values["lower"], values["upper"], strict=True))
+    values["lower"] = [-math.inf if low is None and high is not None else low for low, high in ends]
+    values["upper"] = [math.inf if high is None and low is not None else high for low, high in ends]
     for column in ("value", "se", "lower", "upper"):
         values[column] = tuple(math.nan if x is None else float(x) for x in values[column])
     values["names"], values["flags"] = tuple(values["names"]), tuple(values.get("flags", ()))

@@ -68,6 +68,8 @@ def number(x: float | None, decimals: int = 3) -> str:
     """Write a number; what is not known is a dash."""
     if x is None or math.isnan(x):
         return "\N{EN DASH}"
+    if math.isinf(x):
+        return f"{'-' if x < 0 else ''}\N{INFINITY}"
     # Adding 0.0 turns a negative zero into zero.
     return f"{round(x, decimals) + 0.0:,.{decimals}f}"
 
@@ -87,6 +89,18 @@ def plural(n: int, noun: str) -> str:
 def label(name: str) -> str:
     """Name an arm; the one arm of a campaign without arms has no name."""
     return name or "all items"
+
+
+_LISTED = 8
+"""So many names are told in a sentence."""
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name arms in a sentence, the first ones of many."""
+    *some, last = map(label, names)
+    if len(names) > _LISTED:
+        return f"{', '.join(some[:_LISTED])} and {len(names) - _LISTED:,} more"
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 # --- what came out -----------------------------------------------------------------------------
@@ -161,7 +175,8 @@ def _answer(data: ReportData) -> str:
         return "There is no answer yet: the first look at the estimates is still to come."
     if estimate.status is Status.EMPTY:
         return _nothing(data)
-    if estimate.status in _NO_ANSWER:
+    # A ranking without finite strengths still says who won, and what hangs together.
+    if estimate.status in _NO_ANSWER and not _ranks_pairs(estimate):
         return _NO_ANSWER[estimate.status]
     sentence = _compared(estimate, data) or f"{headline(estimate)}."
     return sentence if data.are_final else f"So far: {sentence}"
@@ -193,7 +208,7 @@ def _compared(estimate: Estimate, data: ReportData) -> str | None:
             pair = None
     if pair is None:
         return None
-    unit = " logits" if estimate.diagnostics.get("scale") == "logit" else ""
+    unit = _unit(estimate)
     new, old = pair
     value, lower, upper = estimate.value[0], estimate.lower[0], estimate.upper[0]
     d = places((upper - lower) / 2)
@@ -209,8 +224,20 @@ def _compared(estimate: Estimate, data: ReportData) -> str | None:
         )
     low, high = sorted((abs(lower), abs(upper)))
     word = "better" if value > 0 else "worse"
+    if math.isinf(upper - lower):
+        least = min(abs(lower), abs(upper))
+        return (
+            f"{new} is {word} than {old} by {number(least, 2)} or more{unit}; no "
+            "comparison bounds it on the other side."
+        )
     size = f"{number(abs(value), d)} [{number(low, d)}, {number(high, d)}]"
     return f"{new} is {word} than {old} by {size}{unit}."
+
+
+def _unit(estimate: Estimate) -> str:
+    if estimate.kind in {"bradley_terry", "bt_tensor"}:
+        return " in log-odds"
+    return " logits" if estimate.diagnostics.get("scale") == "logit" else ""
 
 
 def _pair(name: str, arms: Sequence[str]) -> tuple[str, str] | None:
@@ -244,7 +271,11 @@ def target(estimate: Estimate) -> str:
 
 
 def headline(estimate: Estimate) -> str:
-    """Write an estimate on one line: all names if they are few, else the ends."""
+    """Write an estimate on one line: who leads, or all names if they are few, else the ends."""
+    if _ranks_pairs(estimate):
+        return _leads(estimate)
+    if estimate.kind == "bt_tensor" and estimate.target == "strengths" and by_value(estimate):
+        return _over_categories(estimate)
     what, n = target(estimate).capitalize(), len(estimate.names)
     if n <= 4:
         values = (
@@ -261,6 +292,48 @@ def headline(estimate: Estimate) -> str:
         f"{with_interval(estimate, high)}, and {label(estimate.names[low])} lowest, "
         f"{with_interval(estimate, low)}"
         f"{'; their intervals overlap' if overlaps else ''}"
+    )
+
+
+def _ranks_pairs(estimate: Estimate) -> bool:
+    return estimate.kind == "bradley_terry" and "leader" in estimate.diagnostics
+
+
+def _leads(estimate: Estimate) -> str:
+    """Say who leads a ranking by comparisons, and above whom that is proved."""
+    about = estimate.diagnostics
+    parts: Sequence[Sequence[str]] = about["components"]
+    if len(parts) > 1:
+        return f"No arm leads: no chain of comparisons connects {', '.join(map(_group, parts))}"
+    first = estimate.names.index(about["leader"])
+    who, rivals = label(about["leader"]), about["rivals"]
+    others = [name for name in estimate.names if name != about["leader"]]
+    above = label(others[0]) if len(others) == 1 else "all others"
+    proof = (
+        f"but is not proved above {listed(rivals)}" if rivals else f"and is proved above {above}"
+    )
+    lead = f"{who} {'is ahead' if rivals else 'leads'}"
+    if math.isnan(estimate.se[first]):
+        return f"{lead}, {proof}; its strength has no finite estimate"
+    return (
+        f"{lead}, {with_interval(estimate, first)} in log-odds above the mean of the arms, {proof}"
+    )
+
+
+def _group(names: Sequence[str]) -> str:
+    return listed(names) if len(names) == 1 else f"({listed(names)})"
+
+
+def _over_categories(estimate: Estimate) -> str:
+    """Say which arms are highest over all categories."""
+    order = by_value(estimate)[::-1][:2]
+    high, *runner_up = (f"{label(estimate.names[i])} {with_interval(estimate, i)}" for i in order)
+    overlaps = len(order) > 1 and estimate.lower[order[0]] <= estimate.upper[order[1]]
+    then = "".join(f", then {name}" for name in runner_up)
+    few = "; too few votes for strengths by category" if "pooled" in estimate.flags else ""
+    return (
+        f"Over all categories the highest strength in log-odds has {high}{then}"
+        f"{'; their intervals overlap' if overlaps else ''}{few}"
     )
 
 
@@ -423,7 +496,7 @@ def precision(data: ReportData) -> str | None:
     if data.target_half_width is None:
         return None
     width = data.answer.half_width if data.answer else math.nan
-    now = "unknown" if math.isnan(width) else f"±{number(width, places(width))}"
+    now = f"±{number(width, places(width))}" if math.isfinite(width) else "unknown"
     verdict = "met" if data.target_met else "not met"
     wanted = f"±{data.target_half_width:g}"
     decides = "; the gate decides all the same" if data.gates and not data.target_met else ""
@@ -456,8 +529,8 @@ _FLAGS = {
     "no_answers": "no verdict has come",
     "usage_missing": "the provider did not say what it counted, so the hold was charged",
     "usage_inconsistent": "the provider's counts contradict each other, so the hold was charged",
-    "coerced": "the number stood in quotes and was read as a number",
-    "spoken": "the verdict stood in words around the number",
+    "coerced": "a number stood in quotes or a side in capitals, and was read as meant",
+    "spoken": "the verdict stood alone or in words, without its form",
     "dropped": "the model does not take a parameter, so it was left out",
     "suspected_injection": "the judged text seems to speak to the judge",
     "skewed": "the values are so lopsided for their number that these intervals cover less than they "
@@ -500,6 +573,16 @@ _FLAGS = {
     "contrast_differs_by_judge": "judges differ on this by more than chance (p < 0.1): read their rows, "
     "not the pooled value",
     "resampled": "recorded answers were drawn again with replacement",
+    "disconnected": "no chain of comparisons connects all arms, so they are not ranked across the parts",
+    "separated": "some arms have won, or lost, all their comparisons with the others: these gaps have no "
+    "finite estimate, and only what counts prove is ranked",
+    "prior_holds": "a weak prior holds what the comparisons leave open",
+    "few_effective": "weights by 1/propensity leave few comparisons that count",
+    "few_effective_votes": "weights by 1/propensity leave few comparisons that count",
+    "judge_votes_against": "a judge prefers what the others find worse",
+    "pooled": "too few votes for strengths by category, so these are of all categories together",
+    "weakly_identified": "the votes hardly determine some direction of the strengths by category",
+    "unstable": "many votes tell too little for the method that was chosen",
 }
 
 
@@ -696,7 +779,12 @@ def limits(data: ReportData) -> list[str]:
         lines.append(
             "The run has not come to its stop: these estimates are those of the last look."
         )
-    if data.counts.n_missing:
+    if data.counts.n_missing and data.pairs is not None:
+        lines.append(
+            f"{plural(data.counts.n_missing, 'comparison')} without a verdict: left out of every "
+            "strength, neither a tie nor a loss."
+        )
+    elif data.counts.n_missing:
         lines.append(
             f"{plural(data.counts.n_missing, 'answer')} missing: left out of every mean, never "
             "scored 0; the bounds show how far they could move it."

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 import anyio
+from pydantic import BaseModel, ConfigDict
 
 from orchestrator.core.budget import BudgetView
 from orchestrator.core.errors import JudgeError
@@ -27,8 +28,8 @@ from orchestrator.core.events import (
 from orchestrator.core.ids import JudgeIx, UnitIx
 from orchestrator.core.judge import Judge, Limits, Timeouts
 from orchestrator.core.money import Nano, PriceCard
-from orchestrator.core.ports import FINISH, PAUSE, PolicyEvent, Reading, Turn, Unreadable
-from orchestrator.core.query import Judged, Kind, MissingReason, Observation, Query
+from orchestrator.core.ports import FINISH, PAUSE, Plugin, PolicyEvent, Reading, Turn, Unreadable
+from orchestrator.core.query import Judged, Kind, MissingReason, Observation, Preference, Query
 from orchestrator.core.records import Record
 from orchestrator.core.stopping import StopRule
 from orchestrator.core.wire import Attempt, Finish, Json, Reply, Request, Text, Usage
@@ -196,6 +197,30 @@ class MeanEstimator:
                 status=Status.OK if n else Status.EMPTY,
             ),
         )
+
+
+class ShareConfig(BaseModel):
+    """Settings of `SHARE_OF_FIRST`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    kind: str
+
+
+class ShareOfFirst(MeanEstimator):
+    """The share of comparisons that the answer shown first wins, ties counted half."""
+
+    def update(self, record: Record) -> None:
+        """Keep what an answer says, by each criterion that applies."""
+        if isinstance(record.outcome, Judged):
+            said = [o.preference for o in record.outcome.observations if o.preference is not None]
+            self.values += [_WORTH[preference] for preference in said]
+
+
+_WORTH = {Preference.FIRST: 1.0, Preference.TIE: 0.5, Preference.SECOND: 0.0}
+
+SHARE_OF_FIRST = Plugin(config=ShareConfig, build=lambda config, study: ShareOfFirst())  # noqa: ARG005
 
 
 class MemoryArchive:

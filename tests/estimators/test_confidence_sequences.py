@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy import integrate, optimize, stats
 
-from estimators.confidence_sequences import sequence_half_width, tightest
+from estimators.confidence_sequences import (
+    increments_half_width,
+    sequence_bound,
+    sequence_bounds,
+    sequence_half_width,
+    tightest,
+)
 from estimators.score_means import ScoreMeansConfig, fit_score_means
 from orchestrator.core.estimate import Status
 from orchestrator.core.frame import Frame
@@ -62,6 +68,25 @@ def test_the_planned_half_width_is_met_where_the_bound_is_tightest(planned):
     assert multiple < min(others)
     assert multiple == pytest.approx(math.sqrt(1 + tightest(0.05)))
     assert stats.norm.isf(0.025) < multiple < 3.1
+
+
+def test_increments_are_bounded_as_published():
+    """Pairwise pitfall 12: .07601 against .04900 at n = 400; 1.549 times as wide at the plan.
+
+    The published half-width tunes to first order; the exact minimum is 3e-5 below it there.
+    """
+    assert increments_half_width(0.5, 400, 0.95, 500) == pytest.approx(0.07601, abs=1e-4)
+    widths = {n: increments_half_width(0.5, n, 0.95, 500) for n in (400, 500, 2000)}
+    fixed = {n: 0.5 / math.sqrt(n) * stats.norm.isf(0.025) for n in widths}
+    assert fixed[400] == pytest.approx(0.04900, abs=1e-5)
+    assert widths[500] / fixed[500] == pytest.approx(1.549, abs=1e-3)
+    assert widths[2000] / fixed[2000] == pytest.approx(1.595, abs=3e-3)
+
+
+def test_bounds_of_an_array_are_those_of_its_numbers():
+    information = np.array([[0.1, 3.0], [40.0, 1e6]])
+    found = sequence_bounds(information, 0.99, 40.0)
+    assert found.tolist() == [[sequence_bound(i, 0.99, 40.0) for i in row] for row in information]
 
 
 # --- in the estimator ------------------------------------------------------------------------------

@@ -2,12 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 from scipy import stats
 
-from estimators.judge_pool import holm, pool_judges
-from estimators.markov_inference import wald
-from estimators.markov_model import Contrast, FitStatus
+from estimators.judge_pool import holm, pool_judges, pool_qualities
+from estimators.markov_inference import Inference, group_contrast, wald, welch
+from estimators.markov_model import Contrast, FitStatus, fit_markov_glmm, fit_sequences
+from tests.estimators.markov_data import judge, ratings_of, shuffled
 
 OPEN = Contrast(math.nan, math.nan, math.nan, math.nan, FitStatus.NOT_ESTIMABLE, "one batch")
 
@@ -46,3 +48,132 @@ def test_holm_steps_down_and_never_falls():
         {"a": 0.06, "b": 0.03, "c": 0.06}
     )
     assert holm({"a": 0.9, "b": 0.8}) == {"a": 1.0, "b": 1.0}
+
+
+# --- the penalty, which all judges share ------------------------------------------------------------
+
+SPREAD = np.array([2.5, 0.8, 0.4, 0.0, -0.2, -0.5, -0.9, 0.4])
+"""One unit of eight stands apart, and some judges accept it every time."""
+
+
+def fits(theta, n_judges, n_batches, rng):
+    return [fit_sequences(shuffled(judge(theta), n_batches, rng)) for _ in range(n_judges)]
+
+
+def test_one_judge_is_its_own_pool():
+    (fit,) = fits(SPREAD, 1, 30, np.random.default_rng(0))
+    one = fit.contrast({0: 1.0, 1: -1.0})
+    assert pool_judges({"a": one}).pooled.se == pytest.approx(one.se)
+    pooled = pool_qualities([fit])
+    centre = np.eye(8) - 1 / 8
+    assert pooled.value == pytest.approx(centre @ fit.theta)
+    assert pooled.cov == pytest.approx(centre @ fit.cov[:8, :8] @ centre)
+
+
+def test_many_judges_leave_what_the_penalty_does():
+    """Of a hundred like judges the ratings' part of the error vanishes, the penalty's stays."""
+    (fit,) = fits([6.0, 0.0, 0.2, -0.3], 1, 20, np.random.default_rng(1))
+    assert fit.unanimous == {0: "accept"}
+    one = fit.contrast({0: 1.0, 1: -1.0})
+    of_penalty = math.sqrt(sum(each**2 for each in one.lean.values()))
+    many = pool_judges({str(j): one for j in range(100)}).pooled.se
+    assert of_penalty < many < 1.1 * of_penalty
+    assert many > 2 * one.se / 10
+    pooled = pool_qualities([fit] * 100)
+    w = np.array([1.0, -1.0, 0.0, 0.0])
+    assert math.sqrt(w @ pooled.cov @ w) == pytest.approx(many)
+
+
+def test_the_penaltys_part_is_what_a_prior_of_its_scale_does():
+    """w'C Q C w, the variance of the bias -C Q theta over theta ~ N(0, Q⁻)."""
+    (fit,) = fits(SPREAD, 1, 20, np.random.default_rng(2))
+    w = np.array([1.0, 0, 0, -1.0, 0, 0, 0, 0])
+    cov, q = fit.cov[:8, :8], fit.prior.precision(8, 0)[:8, :8]
+    lean = fit.contrast(w).lean
+    assert sum(each**2 for each in lean.values()) == pytest.approx(w @ cov @ q @ cov @ w)
+    free = fit_markov_glmm(
+        ratings_of(shuffled(judge([0.0, 0.1]), 30, np.random.default_rng(0))), penalty=None
+    )
+    assert not free.contrast([1.0, -1.0]).lean
+
+
+def test_differences_of_pooled_qualities_are_pooled_differences():
+    """Also of judges who see units differently and know them unequally well."""
+    rng = np.random.default_rng(3)
+    a, b = fits(SPREAD, 1, 60, rng)[0], fits(-0.5 * SPREAD, 1, 20, rng)[0]
+    pooled = pool_qualities([a, b])
+    weights = [
+        (pooled.value[i] - pooled.value[0] - b.theta[i] + b.theta[0])
+        / (a.theta[i] - a.theta[0] - b.theta[i] + b.theta[0])
+        for i in range(1, 8)
+    ]
+    assert weights == pytest.approx([weights[0]] * 7)
+    assert 0.5 < weights[0] < 1
+
+
+def test_a_unit_is_pooled_over_the_judges_that_rated_it():
+    rng = np.random.default_rng(4)
+    both = fits([0.5, 0.0, -0.5], 1, 30, rng)[0]
+    more = [
+        (b, s, i + 1, y) for b, s, i, y in ratings_of(shuffled(judge([0.3, 0.1, 0.0]), 30, rng))
+    ]
+    other = fit_markov_glmm(more)
+    pooled = pool_qualities([both, other])
+    assert pooled.items == (0, 1, 2, 3)
+    assert pooled.value[0] == pytest.approx(both.theta[0] - both.theta.mean())
+    assert pooled.value[3] == pytest.approx(other.theta[2] - other.theta.mean())
+    assert np.linalg.eigvalsh(pooled.cov)[0] > -1e-9
+
+
+def pooled_errors(theta, n_judges, n_batches, seed):
+    """Errors over standard errors: of two groups, of a unit's lead and of a unit."""
+    of = fits(theta, n_judges, n_batches, np.random.default_rng(seed))
+    halves = pool_judges(
+        {str(j): group_contrast(f, range(4), range(4, 8)) for j, f in enumerate(of)}
+    )
+    pooled = pool_qualities(of)
+    found = [(halves.pooled.est - theta[:4].mean() + theta[4:].mean()) / halves.pooled.se]
+    lead_and_unit = np.eye(8)[0] - np.eye(8)[1], np.eye(8)[0] - 1 / 8
+    return found + [
+        w @ (pooled.value - theta) / math.sqrt(w @ pooled.cov @ w) for w in lead_and_unit
+    ]
+
+
+def test_pooled_intervals_hold_in_short():
+    z = np.array([pooled_errors(SPREAD, 3, 20, [5, run]) for run in range(12)])
+    assert (np.abs(z) < 1.96).mean() > 0.8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("n_judges", "n_batches"), [(5, 16), (5, 30), (10, 30)])
+def test_pooled_intervals_hold(n_judges, n_batches, measured):
+    """.95 of groups, a lead and a unit, in 400 runs; three standard errors are .033."""
+    z = np.array([pooled_errors(SPREAD, n_judges, n_batches, [6, run]) for run in range(400)])
+    cover = (np.abs(z) <= 1.96).mean(axis=0)
+    measured(
+        f"pool of {n_judges} judges, {n_batches} batches each: coverage of groups, lead, unit >= .93",
+        ", ".join(f"{each:.3f}" for each in cover),
+    )
+    assert (cover >= 0.93 - 0.01).all()
+
+
+@pytest.mark.slow
+def test_more_judges_are_no_more_items(measured):
+    """Fresh items in each run, three judges: the items are one sample, whoever rates them."""
+    rejected = {"as one sample": [], "as a sample a judge": []}
+    for run in range(200):
+        rng = np.random.default_rng([7, run])
+        of = fits(0.8 * rng.normal(size=16), 3, 40, rng)
+        value = pool_qualities(of).value
+        rejected["as one sample"].append(welch(value[:8], value[8:]).p < 0.05)
+        own = {
+            str(j): group_contrast(f, range(8), range(8, 16), Inference.ITEMS)
+            for j, f in enumerate(of)
+        }
+        rejected["as a sample a judge"].append(pool_judges(own).pooled.p < 0.05)
+    one, each = (float(np.mean(found)) for found in rejected.values())
+    measured(
+        "A/A with fresh items, three judges: one sample <= .05 + 3 SE", f"{one:.3f}, {each:.3f}"
+    )
+    assert one <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
+    assert each > 0.15

@@ -15,6 +15,7 @@ from estimators.markov_likelihood import (
     logistic,
     modes,
     predictor,
+    softplus,
 )
 from estimators.quadrature import gauss_hermite
 from tests.estimators.markov_data import D3, drawn, judge, shuffled
@@ -129,7 +130,7 @@ def test_nodes_stand_where_the_integrand_is():
     psi = np.r_[D3["theta"], D3["lags"], D3["starts"], 1.109]
     rule = gauss_hermite(5)
     fixed = predictor(data, psi)[:, None, :] + (psi[-1] * math.sqrt(2) * rule.nodes)[:, None]
-    height = (data.y[:, None, :] * fixed).sum(axis=2) - logistic(fixed).softplus
+    height = (data.y[:, None, :] * fixed).sum(axis=2) - softplus(fixed).total
     fixed_nodes = logsumexp(height + rule.log_weights - rule.nodes**2, axis=1).sum()
     fixed_nodes -= len(data) * math.log(math.pi) / 2
     exact = brute_force(data, psi).sum()
@@ -147,11 +148,14 @@ def test_the_sign_of_the_spread_does_not_matter():
 
 def test_nothing_overflows():
     """ln(1 + e^800) is 800, and a thousand ratings in a batch are no product too large."""
-    found = logistic(np.array([[800.0], [-800.0]]))
-    assert found.softplus.tolist() == [800, 0]
-    assert found.mu.ravel().tolist() == [1, 0]
-    eta = np.zeros((1, 3000))
-    assert logistic(eta).softplus == pytest.approx(3000 * math.log(2))
+    eta = np.array([[800.0], [-800.0]])
+    assert logistic(eta).mu.ravel().tolist() == [1, 0]
+    assert logistic(eta).slope.ravel().tolist() == pytest.approx([0, 0], abs=1e-300)
+    assert softplus(eta).total.tolist() == [800, 0]
+    assert softplus(np.zeros((1, 3000))).total == pytest.approx(3000 * math.log(2))
+    assert softplus(np.array([[400.0, 400.0, -3.0]])).total == pytest.approx(
+        800 + math.log1p(math.exp(-3))
+    )
 
 
 @pytest.mark.parametrize("sigma", [0.5, 6.0, 40.0])

@@ -35,10 +35,10 @@ def table(measured):
             }
             if others or what in also:
                 beside = "; ".join(f"{whose} {found}" for whose, found in others.items())
-                batches = ", ".join(str(each.n_batches) for each in row)
+                batches = ", ".join(str(each.n) for each in row)
                 title = f"{bar} {name}: {what}, N = {batches}" + (f" ({beside})" if beside else "")
                 measured(title, ", ".join(map(written, row)))
-        return {(each.what, each.n_batches): each.value for each in figures}
+        return {(each.what, each.n): each.value for each in figures}
 
     return index
 

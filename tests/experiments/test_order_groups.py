@@ -24,7 +24,7 @@ def same(one, other):
 
 
 def by(figures):
-    return {(figure.what, figure.n_batches): figure for figure in figures}
+    return {(figure.what, figure.n): figure for figure in figures}
 
 
 def test_a_study_is_the_same_on_any_executor(small):

@@ -11,11 +11,7 @@ from orchestrator.experiments.ordering import simulate
 
 
 def by(figures, title=""):
-    return {
-        (figure.what, figure.n_batches): figure
-        for figure in figures
-        if figure.table.startswith(title)
-    }
+    return {(figure.what, figure.n): figure for figure in figures if figure.table.startswith(title)}
 
 
 def test_predictive_checks_are_the_same_on_any_executor():

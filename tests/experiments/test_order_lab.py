@@ -49,7 +49,7 @@ def test_for_programs_there_is_json_alone(sortition):
     )
     assert code == 0
     rows = json.loads(out, parse_constant=lambda _: pytest.fail("no number of JSON"))
-    assert {row["n_batches"] for row in rows} == {30, 60, 90, 120, 150}
+    assert {row["n"] for row in rows} == {30, 60, 90, 120, 150}
     welch = next(row for row in rows if row["what"] == "GLMM Welch rejects, %")
     assert math.isfinite(welch["value"])
 

@@ -19,11 +19,7 @@ def small():
 
 
 def by(figures, title):
-    return {
-        (figure.what, figure.n_batches): figure
-        for figure in figures
-        if figure.table.endswith(title)
-    }
+    return {(figure.what, figure.n): figure for figure in figures if figure.table.endswith(title)}
 
 
 def test_a_study_is_the_same_on_any_executor(small):
@@ -35,9 +31,7 @@ def test_cells_do_not_depend_on_one_another(small):
     alone = order_leaderboard.run(
         Study(worlds=("deep_memory",), batches=(12,), n_reps=500, n_fits=0), InProcess()
     )
-    assert repr([f for f in small if f.what == alone[0].what and f.n_batches == 12][1:]) == repr(
-        alone[:1]
-    )
+    assert repr([f for f in small if f.what == alone[0].what and f.n == 12][1:]) == repr(alone[:1])
     one, two = (
         order_leaderboard.one_fit(Task(replace(SMALL, n_fits=n), "uneven", 12, "shuffle", 1))
         for n in (2, 9)

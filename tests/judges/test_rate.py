@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judges.rubrics.rate import SUSPECTED, Rate
+from judges.rubrics.material import SUSPECTED
+from judges.rubrics.rate import Rate
 from orchestrator.core.errors import InvalidCampaign
 from orchestrator.core.ports import Unreadable
 from orchestrator.core.query import Kind, MissingReason, Observation, Query

@@ -348,3 +348,51 @@ def test_strict_parameters_are_refused_before_any_call(bench, request, command):
     assert (code, bench.server.n_requests) == (2, 0), out + err
     assert "temperature" in err
     assert "Traceback" not in err
+
+
+# --- comparisons --------------------------------------------------------------------------------
+
+PAIRS = {
+    "data": {
+        "path": "items.jsonl",
+        "id": "id",
+        "arms": {"SECRET-OLD": {"candidate": "id"}, "SECRET-NEW": {"candidate": "reply"}},
+    },
+    "estimate": [{"name": "first", "kind": "orchestrator.testing.fakes:SHARE_OF_FIRST"}],
+}
+
+
+@each
+def test_two_answers_are_compared_in_both_orders(bench, kit):
+    """C34: a judge that always says first is heard in each order; no arm's name goes out."""
+    bench.server.answer = lambda seen, n: kit.Answer(text='{"score": "first"}')
+    task = {"kind": "compare", "scale": {"type": "preference", "ties": True}}
+    ran = bench.run(task=task, n_items=4, **PAIRS)
+    heard = {asked.query.units: outcomes(ran)[asked.q] for asked in ran.of(Asked)}
+    assert sorted(heard) == [pair for n in range(0, 8, 2) for pair in ((n, n + 1), (n + 1, n))]
+    for (first, _), outcome in heard.items():
+        (seen,) = outcome.observations
+        assert (seen.unit, seen.preference, seen.value) == (first, "first", None)
+    assert len(bench.server.seen) == 8
+    for seen in bench.server.seen:
+        assert b"SECRET" not in seen.body
+        assert b"first candidate" in seen.body
+    bench.verify(ran)
+
+
+@weighing
+def test_a_preference_is_the_label_that_was_said(bench, kit):
+    """C31: one token, 1, 2 or 0; the mass is that of all three."""
+    said = (("2", math.log(0.5)), ("1", math.log(0.25)), ("0", math.log(0.125)))
+    bench.server.answer = lambda seen, n: kit.Answer(text="2", alternatives=said)
+    task = {
+        "kind": "compare",
+        "scale": {"type": "preference", "ties": True},
+        "output": {"route": "logprob"},
+    }
+    ran = bench.run(task=task, n_items=1, **PAIRS)
+    for outcome in outcomes(ran).values():
+        (seen,) = outcome.observations
+        assert (seen.preference, seen.value) == ("second", None)
+        assert seen.mass == pytest.approx(0.875, abs=1e-9)
+    assert bench.server.n_requests == 2

@@ -1,5 +1,6 @@
 """Policy uniform: one common sequence, every judge, nothing twice."""
 
+from collections import Counter
 from dataclasses import replace
 from inspect import signature
 
@@ -20,6 +21,14 @@ from policies.uniform import PLUGIN, Uniform, UniformConfig
 
 
 class TestUniformKeepsThePolicyContract(PolicyContract):
+    def make_policy(self, study):
+        return PLUGIN.build(UniformConfig(kind="uniform"), study)
+
+
+class TestUniformKeepsItInComparisons(PolicyContract):
+    kind = Kind.COMPARE
+    n_arms = 2
+
     def make_policy(self, study):
         return PLUGIN.build(UniformConfig(kind="uniform"), study)
 
@@ -220,11 +229,38 @@ def test_the_budget_of_c01_would_ask_sixteen():
     assert (n, left) == (16, 20_000_000)
 
 
-@pytest.mark.parametrize("kind", [Kind.COMPARE, Kind.RATE_BATCH])
-def test_other_kinds_of_questions_are_refused(kind):
-    """Pairs and batches need a design of their own."""
-    with pytest.raises(ValueError, match="one unit at a time"):
-        Uniform(UniformConfig(kind="uniform"), small_study(kind=kind))
+def test_other_kinds_of_questions_are_refused():
+    """Batches need a design of their own, and one arm can't be compared."""
+    with pytest.raises(ValueError, match="one unit or two; the task is rate_batch"):
+        Uniform(UniformConfig(kind="uniform"), small_study(kind=Kind.RATE_BATCH))
+    with pytest.raises(ValueError, match="wants two arms or more"):
+        Uniform(UniformConfig(kind="uniform"), small_study(kind=Kind.COMPARE, n_arms=1))
+
+
+def comparisons(*, orders, **options):
+    return replace(small_study(kind=Kind.COMPARE, **options), orders=orders)
+
+
+@pytest.mark.parametrize(
+    ("orders", "n_orders"), [("both", 2), ("balanced_random", 1), ("single", 1)]
+)
+def test_every_judge_compares_all_pairs_of_arms_in_every_item(orders, n_orders):
+    """Three pairs of three arms, each as often as allowed, in the orders that are asked for."""
+    study = comparisons(orders=orders, n_items=4, n_arms=3, repeats=(None, None))
+    asked = questions(play(study, max_repeats=2))
+    assert len(asked) == 4 * 3 * n_orders * 2 * 2
+    pairs = Counter((q.judge, q.replicate, tuple(sorted(q.units))) for q in asked)
+    assert len(pairs) == 2 * 2 * 4 * 3
+    assert set(pairs.values()) == {n_orders}
+    assert all(a // 3 == b // 3 and a != b for a, b in (q.units for q in asked))
+    assert {q.propensity for q in asked} == {1.0}
+
+
+def test_the_pairs_of_an_item_stand_together():
+    """A run that ends early has whole items, but for the last one."""
+    study = comparisons(orders="both", n_items=5, n_arms=3, repeats=(1,))
+    asked = [q.units[0] // 3 for q in questions(play(study))]
+    assert asked == [item for item in dict.fromkeys(asked) for _ in range(6)]
 
 
 def test_memory_holds_one_order_a_round_in_use():

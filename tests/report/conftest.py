@@ -65,6 +65,7 @@ class Log:
         criteria=({"name": "score", "type": "integer", "low": 1, "high": 5},),
         judge_caps=None,
         role_caps=None,
+        groups=None,
         **identity,
     ):
         document = {
@@ -83,6 +84,7 @@ class Log:
             "stop": {},
         } | identity
         frame = {"items": list(items), "arms": list(arms), "cluster": None, "stratum": None}
+        frame |= {} if groups is None else {"group": list(groups)}
         self.blobs[FRAME] = json.dumps(frame).encode()
         return self.add(
             Opened(

@@ -83,10 +83,18 @@ def data_of(log, make):
         )
 
     def data_of(
-        *, judge=(), contrast=(), ranking=(), looks=(), after_last_look=None, slots=(TALLY,)
+        *,
+        judge=(),
+        contrast=(),
+        ranking=(),
+        units=(),
+        looks=(),
+        after_last_look=None,
+        slots=(TALLY,),
     ):
         row = JUDGE | dict(judge)
-        units = markov("units", *"xyzw", judges=[row], ranking=[RANKING | dict(ranking)])
+        shown = {"judges": [row], "ranking": [RANKING | dict(ranking)]} | dict(units)
+        of_units = markov("units", *"xyzw", **shown)
         groups = markov(
             "groups",
             "A - B",
@@ -94,7 +102,7 @@ def data_of(log, make):
             looks=list(looks),
             after_last_look=after_last_look,
         )
-        return replace(whole, slots=slots, estimates=(groups, units), primary=0)
+        return replace(whole, slots=slots, estimates=(groups, of_units), primary=0)
 
     return data_of
 
@@ -125,6 +133,21 @@ def test_what_cannot_be_told_from_chance_is_not_told_as_an_effect(data_of):
     assert failed == "a: its batches can't be modelled: every item is unanimous."
     far = {"lag1": {"est": 40.0, "se": 1.0}}
     assert "above 1,000,000" in batches.memory(data_of(judge={"carry_over": far}).estimates)[0]
+
+
+def test_who_is_first_is_said_of_the_panel_and_of_each_judge(data_of):
+    """The panel's chances stand before those of its judges, and beside them what is proved."""
+    both = {"ranking": [RANKING, RANKING | {"judge": "b"}], "first": {"x": 0.97, "y": 0.03}}
+    lines = batches.adequacy(data_of(units=both).estimates)
+    assert lines[2] == "All judges together: chance of being first: x 97%, y 3%."
+    assert [line[:2] for line in lines[3:]] == ["a:", "b:"]
+    ahead = {"ranks_hold_watched": True, "leader": "x", "rivals": []}
+    proved = batches.adequacy(data_of(units=ahead | {"is_separated": {"leader": True}}).estimates)
+    assert "x is proved to be first, with an error of at most 5%" in proved[2]
+    open_ = ahead | {"rivals": ["y", "z"], "is_separated": {"leader": False}}
+    assert batches.adequacy(data_of(units=open_).estimates)[2] == (
+        "x leads and is not proved to be first: y, z may be."
+    )
 
 
 def test_adequacy_says_what_is_wrong_and_nothing_where_nothing_is(data_of):

@@ -74,6 +74,13 @@ def test_the_money_of_a_question_stands_in_its_first_row_and_sums_up(full):
     ]
 
 
+def test_the_group_of_an_item_stands_in_each_of_its_rows(log):
+    """Missing verdicts too; without groups there is none."""
+    log.opened(groups=("A", "B", "A", "B")).judged(0, 4, unit=1).missed(1, "timeout", unit=2)
+    assert [row.group for row in answers(log.rows, log.get_blob)] == ["B", "A"]
+    assert {row.group for row in answers(log.rows, lambda _: None)} == {None}
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
 def test_every_form_holds_the_same_rows(full, tmp_path, ending):
     path = tmp_path / f"answers.{ending}"

@@ -19,6 +19,7 @@ from orchestrator.report import batches, markdown
 from orchestrator.report.summary import summarise
 from orchestrator.store.memory import MemoryStore
 from orchestrator.testing.virtual import run_virtually
+from policies.layouts.balance import verify as balance
 
 WIDE, NARROW = (4.6, 4.2, -1.2, -1.4), (1.0, 1.1, 0.9, 1.0)
 """Log-odds of yes: the first group is better by 0.55 on average, and far wider."""
@@ -269,7 +270,73 @@ def test_a_raised_cap_goes_on_to_the_planned_number_and_no_further(campaign):
     assert [look["bound"] for look in looks[: len(seen)]] == [look["bound"] for look in seen]
 
 
+def test_a_raised_cap_goes_on_where_intervals_hold_anytime(campaign):
+    """Such a run has no planned number: it asks whole blocks until the money ends, also money that
+    came later, and the log says why each batch was asked."""
+    anytime = {"when": "gate_decided", "check": "anytime", "min_items": 1}
+    same = (1.0, 1.1, 0.9, 1.0)
+    crew = campaign(a=same, stop=anytime, judges=("a", "b"))
+    first = run_virtually(crew)
+    assert first.state.stopped is StopReason.BUDGET
+    spent = first.state.ledger.campaign
+    again = run_virtually(
+        crew,
+        MemoryStore(first.store.lines, first.store.blobs),
+        first.archive,
+        first=[
+            Reopened(settled=spent.settled, uncertain=spent.uncertain),
+            CapChanged(cap=3 * crew.opened.cap),
+        ],
+    )
+    assert again.state.stopped is StopReason.BUDGET
+    assert again.state.n_told > 2.5 * first.state.n_told
+    assert asked(again)[: len(asked(first))] == asked(first)
+    whole = np.array([query.units for query in asked(again)])
+    assert balance(whole[: len(whole) // 8 * 8]).is_even
+    assert not list(verify(State(crew), again.store.read(), again.archive.recall))
+    assert groups(again)["watching_covered"]
+
+
 # --- crashes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [{"rule": "obrien_fleming"}, {"check": "anytime", "every": 16}])
+def test_a_leader_that_is_proved_ends_the_run(campaign, how):
+    """Two judges, one unit well ahead: the run ends at a look, says why, and can be verified."""
+    sections = {
+        "a": (2.0, 0.0, -0.5, -0.4),
+        "b": (0.2, 0.1, -0.3, -0.8),
+        "judges": ("a", "b"),
+        "budget": {"usd": 2},
+        "stop": {"when": "ranking_separated", **how},
+        "estimate": [{"name": "best", "kind": "markov_glmm", "quadrature": 7}],
+        "gate": [],
+    }
+    crew = campaign(**sections)
+    run = run_virtually(crew)
+    assert run.state.stopped is StopReason.SEPARATED
+    assert not list(verify(State(crew), run.store.read(), run.archive.recall))
+    found = run.state.last_look.estimates[0]["diagnostics"]
+    assert (found["leader"], found["rivals"]) == ("A0", [])
+    assert sum(found["first"].values()) == pytest.approx(1)
+    data = summary(run)
+    assert "The ranking is separated." in markdown.render(data)
+    assert any(
+        line.startswith("A0 is proved to be first") for line in batches.adequacy(data.estimates)
+    )
+    looks = [e for e in run.events if isinstance(e, Looked)]
+    assert [look.is_decided for look in looks[-2:]] == [True, True]
+    assert not any(look.is_decided for look in looks[:-2])
+
+
+def test_units_that_are_alike_are_asked_about_to_the_end(campaign):
+    sections = {"a": (0.5,) * 4, "b": (0.5,) * 4, "budget": {"usd": 0.1}, "gate": []}
+    stop = {"when": "ranking_separated", "rule": "obrien_fleming"}
+    estimate = [{"name": "best", "kind": "markov_glmm", "quadrature": 7}]
+    run = run_virtually(campaign(stop=stop, estimate=estimate, **sections))
+    assert run.state.stopped is not StopReason.SEPARATED
+    data = summary(run)
+    assert any("leads and is not proved" in line for line in batches.adequacy(data.estimates))
 
 
 def test_a_crash_anywhere_resumes_to_the_same_batches_and_numbers(campaign):

@@ -1,0 +1,1 @@
+"""Which pair to compare next, and with what probability: the numerics of active sampling."""

@@ -1,0 +1,177 @@
+"""Tables of comparisons: whose vote it is, what is refused, and that the numbers are the data's."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from estimators.bradley_terry import fit_bradley_terry
+from estimators.comparisons import by_judge
+from orchestrator.core.errors import ConfigError
+from orchestrator.estimating import Request, assess
+from orchestrator.tables import Problems, read_columns
+from orchestrator.votes import PARTS, read_votes
+
+
+@pytest.fixture
+def read(tmp_path):
+    def do(text, **columns):
+        path = tmp_path / "v.csv"
+        path.write_text(text, encoding="utf-8")
+        problems = Problems()
+        names = text.splitlines()[0].split(",")
+        table = read_columns(path, "v.csv", names, problems)
+        parts = {
+            part: name
+            for part, others in PARTS.items()
+            for name in names
+            if name in (part, *others)
+        }
+        return read_votes(table, parts | columns, problems), [str(p) for p in problems.listed()]
+
+    return do
+
+
+def test_a_winner_is_a_side_a_model_a_tie_or_missing(read):
+    """Arenas' words are read; a model of the name of a side is meant where it stands in the row."""
+    votes, problems = read(
+        "left,right,winner\n"
+        "x,y,left\nx,y,right\nx,y,tie\nx,y,tie (bothbad)\nx,y,\ny,x,x\nx,y,x\n"
+        "left,right,right\nright,left,right\nx,y,model_b\nx,y,A\n"
+    )
+    assert problems == []
+    assert votes.models == ("left", "right", "x", "y")
+    np.testing.assert_array_equal(votes.comparisons.outcome, [1, 0, 0.5, 0.5, 0, 1, 0, 1, 0, 1])
+    assert votes.missing[2, 3] == votes.missing.sum() == 1
+
+
+def test_the_columns_of_public_arenas_are_known(read):
+    votes, problems = read("model_a,model_b,winner,judge\ng,h,model_a,u1\nh,g,tie,u2\n")
+    assert problems == []
+    assert (votes.models, votes.judges) == (("g", "h"), ("u1", "u2"))
+    assert votes.items == ("row 1", "row 2")
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("x,x,left", "v.csv:2  right — row 1: is the left model too"),
+        ("x,y,z", 'v.csv:2  winner — row 1: wants left, right, tie, "x" or "y", not "z"'),
+        (",y,left", "v.csv:2  left — row 1: missing"),
+    ],
+)
+def test_what_is_no_vote_is_named_at_its_place(read, row, says):
+    assert read(f"left,right,winner\n{row}\n")[1] == [says]
+
+
+def test_the_kth_vote_in_one_order_belongs_to_the_kth_in_the_other(read):
+    """Repeats are numbered within an order, whatever the file calls them."""
+    votes, _ = read(
+        "item_id,left,right,winner,replicate\nq,x,y,left,7\nq,y,x,right,9\nq,x,y,left,9\nq,y,x,left,12\n"
+    )
+    (row,) = by_judge(votes.comparisons, 1)
+    assert row.turned._asdict() == {"n": 2, "kept": 1, "flipped": 1, "wavered": 0, "to_first": 1}
+
+
+def votes_of(first, tie, second, path):
+    words = ["left"] * first + ["tie"] * tie + ["right"] * second
+    path.write_text("left,right,winner\n" + "".join(f"x,y,{w}\n" for w in words), encoding="utf-8")
+    return path
+
+
+def test_wins_ties_and_losses_are_a_score_by_the_stated_rule(tmp_path):
+    """C35: 40/0/60 is .40, and 33/34/33 is .50; ties are said to count half."""
+    for counts, score in (((40, 0, 60), 0.4), ((33, 34, 33), 0.5)):
+        found = assess(votes_of(*counts, tmp_path / "v.csv"), Request())
+        assert found.results[0].compared[0].naive.value[0] == pytest.approx(score, abs=1e-15)
+        assert "a tie is half a win" in [a.what for a in found.assumptions]
+
+
+def test_a_record_of_seven_to_three_has_its_odds(tmp_path):
+    """C38: log-odds .8473, SE .6901; with an advantage of the first place they can't be told apart."""
+    path = votes_of(7, 0, 3, tmp_path / "v.csv")
+    text = path.read_text(encoding="utf-8")
+    turned = "".join(f"y,x,{'right' if i < 7 else 'left'}\n" for i in range(10))
+    path.write_text(text + turned, encoding="utf-8")
+    found = assess(path, Request(contrast="x:y")).results[0].compared[0].estimate
+    assert found.value[0] == pytest.approx(0.8473, abs=5e-5)
+    assert found.se[0] == pytest.approx(0.6901 / np.sqrt(2), abs=5e-5)
+
+
+def test_ten_to_nothing_is_one_sided_and_flagged(tmp_path):
+    """C38: a bound from the counts, and no number that looks like an estimate."""
+    path = votes_of(10, 0, 0, tmp_path / "v.csv")
+    path.write_text(path.read_text(encoding="utf-8") + "y,x,right\n" * 10, encoding="utf-8")
+    found = assess(path, Request(contrast="x:y")).results[0].compared[0].estimate
+    assert "separated" in found.flags
+    p = 0.025 ** (1 / 20)
+    assert found.lower[0] == pytest.approx(np.log(p / (1 - p)), rel=1e-9)
+    assert (np.isnan(found.se[0]), found.upper[0]) == (True, np.inf)
+    assert found.status == "not_identified"
+
+
+def test_groups_that_never_meet_are_not_ranked(tmp_path):
+    """C38: both are named."""
+    path = tmp_path / "v.csv"
+    rows = "a,b,left\nb,a,left\nc,d,left\nd,c,left\n" * 5
+    path.write_text("left,right,winner\n" + rows, encoding="utf-8")
+    (compared,) = assess(path, Request()).results[0].compared
+    about = compared.estimate.diagnostics
+    assert about["components"] == [["a", "b"], ["c", "d"]]
+    assert about["by_name"]["rank_lower"] == [1, 1, 1, 1]
+    assert about["by_name"]["rank_upper"] == [4, 4, 4, 4]
+
+
+def test_what_means_nothing_to_comparisons_is_refused(tmp_path):
+    path = votes_of(5, 0, 5, tmp_path / "v.csv")
+    with pytest.raises(ConfigError, match="--per — bradley_terry has no such choice"):
+        assess(path, Request(per="unit"))
+    with pytest.raises(ConfigError, match='two of x, y, not "x:z"'):
+        assess(path, Request(contrast="x:z"))
+
+
+# --- other people's votes ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("judge", "first_share", "flips"),
+    [
+        ("GPT-4/Metrics_Reference", 0.525, 0.084),
+        ("GPT-4/Vanilla", 0.512, 0.072),
+        ("GPT-4/Vanilla_1shot", 0.468, 0.084),
+        ("PaLM2/Metrics", 0.596, 0.289),
+        ("PaLM2/Reference", 0.463, 0.266),
+    ],
+)
+def test_llmbar_has_the_flips_that_are_known(shared_data, judge, first_share, flips):
+    """Share of the first place and of hard flips by evaluator."""
+    found = assess(shared_data / "llmbar/pairwise.csv.gz", Request())
+    rows = {r["judge"]: r for r in found.results[0].compared[0].estimate.diagnostics["judges"]}
+    assert rows[judge]["first_share"] == pytest.approx(first_share, abs=5e-4)
+    turned = rows[judge]["turned"]
+    assert turned["flipped"] / turned["n"] == pytest.approx(flips, abs=5e-4)
+
+
+def test_the_crowds_strengths_on_llmfao_are_evalicas(shared_data):
+    """Spearman of the shipped scores and ours is .9999 or more."""
+    path = shared_data / "llmfao/pairwise.csv.gz"
+    problems = Problems()
+    names = ["item_id", "left", "right", "winner", "judge"]
+    votes = read_votes(
+        read_columns(path, "v", names, problems), {name: name for name in names}, problems
+    )
+    machines = [votes.judges.index(name) for name in ("gpt-3.5", "gpt-4")]
+    crowd = votes.comparisons.take(~np.isin(votes.comparisons.judge, machines))
+    fit = fit_bradley_terry(crowd.left, crowd.right, crowd.outcome, n_models=len(votes.models))
+    golden = {}
+    for line in Path(shared_data / "llmfao/golden_evalica.csv").read_text("utf-8").splitlines():
+        if line.startswith("bradley_terry,"):
+            _, item, score = line.split(",")
+            golden[item] = float(score)
+    ours = {m: x for m, x in zip(votes.models, fit.theta, strict=True) if not np.isnan(x)}
+    assert golden.keys() == ours.keys()
+    both = sorted(golden)
+    assert len(both) == 59
+    rank = spearmanr([golden[m] for m in both], [ours[m] for m in both]).statistic
+    assert rank >= 0.9999
