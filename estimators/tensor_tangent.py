@@ -139,7 +139,9 @@ class TuckerPoint:
         for m, factor in enumerate(self.factors):
             besides.append(_complement(factor, is_centred=m == 0))
             left, sizes, _ = np.linalg.svd(unfolded(self.core, m), full_matrices=False)
-            turns.append(left.T / np.maximum(sizes, 1e-8 * sizes[0])[:, None])
+            least = np.maximum(sizes, 1e-8 * sizes[0])[:, None]
+            # At T = 0 every direction is tangent, and the surface does not bend.
+            turns.append(np.divide(left.T, least, out=np.zeros_like(left.T), where=least > 0))
             starts.append(starts[-1] + besides[-1].shape[1] * factor.shape[1])
         found = np.zeros((starts[-1], starts[-1]))
         places = np.arange(self.core.size, dtype=np.float64).reshape(self.rank)

@@ -424,6 +424,12 @@ class _Theatre:
         limits = [
             (opened.cap, sum(made.spent), sum(half.spent), StopReason.BUDGET),
             (opened.max_requests, sum(made.calls), sum(half.calls), StopReason.LIMIT),
+            (
+                self.blueprint.crew.stop.max_answers,
+                sum(made.calls),
+                sum(half.calls),
+                StopReason.LIMIT,
+            ),
             (clock, made.duration_s, half.at_s, StopReason.DEADLINE),
         ]
         times, reason = min(
@@ -508,6 +514,9 @@ class _Theatre:
         )
         opened = _opened(self.blueprint.crew.opened, case, part, n_most)
         crew = crew_like(replace(file, campaign=own), opened, judges, study)
+        if crew.stop.max_answers is not None:
+            most = max(1, round(crew.stop.max_answers * part))
+            crew = replace(crew, stop=replace(crew.stop, max_answers=most))
         if self.predicts_width:
             return crew
         return replace(crew, new_estimators=lambda _: (_Nothing(),))

@@ -74,13 +74,19 @@ def read_prior(
             problems.append(locate(field, f"{seen(str(path))} is no run of {into.kind}"))
             continue
         kept = [record for record in rows if record is not None]
-        found += kept
+        found += (_renumbered(record, index, len(paths)) for record in kept)
         if n_lost := len(rows) - len(kept):
             what = f"{plural(n_lost, 'judgment')} of {path.name} not about units of this campaign"
             warnings.append(locate(field, f"{what}, and left out"))
     if problems:
         raise InvalidCampaign(problems)
     return Prior(records=tuple(found), digests=tuple(digests), warnings=tuple(warnings))
+
+
+def _renumbered(record: Record, run: int, n_runs: int) -> Record:
+    """Number a repeat below 0, apart from those of this campaign and of other earlier runs."""
+    number = -1 - run - n_runs * record.query.replicate
+    return replace(record, query=replace(record.query, replicate=number))
 
 
 def prior_part(study: Study, items: NDArray[np.int64], judges: Sequence[int]) -> tuple[Record, ...]:

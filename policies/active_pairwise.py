@@ -169,11 +169,14 @@ class ActivePairwise:
         """Say what it knows and what it draws from."""
         posterior, arms = self._posterior, self._study.frame.arms
         names = [panelist.name for panelist in self._study.panel]
+        left = (self._most - self._used).sum(axis=1) * (2 if self._study.orders == "both" else 1)
+        to_come = {} if np.isinf(left).any() else dict(zip(names, map(int, left), strict=True))
         return {
             "rule": self._config.rule,
             "strengths": dict(zip(arms, posterior.theta.tolist(), strict=True)),
             "asked": dict(zip(names, self._used.sum(axis=1).tolist(), strict=True)),
             "drawn": self._n_drawn,
+            "to_come": to_come,
             "cycle_left": len(self._starts),
         }
 

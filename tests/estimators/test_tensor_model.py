@@ -369,3 +369,13 @@ def test_what_makes_no_sense_is_refused(rows, named, says):
 def test_columns_of_different_lengths_are_refused(rows):
     with pytest.raises(ValueError, match="one length"):
         fit_bt_tensor(rows.left[:-1], *rows[1:], shape=(7, 4), rank=2)
+
+
+def test_votes_that_are_all_ties_fit_a_tensor_of_zeros():
+    """No direction is better than another, and nothing is divided by nothing."""
+    left, right = np.repeat([0, 1, 2], 20), np.repeat([1, 2, 0], 20)
+    context = np.tile([0, 1], 30)
+    fit = fit_bt_tensor(
+        left, right, context, np.full(60, 0.5), shape=(3, 2), rank=1, ridge=0.25, order_effect=True
+    )
+    np.testing.assert_allclose(fit.tensor, 0, atol=1e-12)
