@@ -20,6 +20,7 @@ from estimators.bt_inference import (
     AtEnd,
     Bound,
     Gaps,
+    floored,
     gap_intervals,
     gaps,
     is_ranking_separated,
@@ -218,6 +219,7 @@ class BradleyTerry:
                 covariate_names=names,
             )
         cov, df, used = _covariance(fit, is_repeated=fit.n_clusters < len(table))
+        cov = floored(cov, fit.cov)
         apart = gaps(fit.theta, cov, fit.component, fit.strong)
         return _Fitted(fit, cov, apart, df, used, judges)
 

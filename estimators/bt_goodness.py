@@ -122,7 +122,7 @@ def goodness(
         noise = _simulated(cells, rng, draws) * scale
         simulated = (_left_over(noise.T, basis) ** 2).sum(axis=0)
         p = float((1 + (simulated >= statistic).sum()) / (1 + draws))
-        ratio = df / float(simulated.mean())
+        ratio = df / max(float(simulated.mean()), _NULL)
     elif df:
         p = float(chdtrc(df, statistic))
     trace = float((cells.slope * scale) ** 2 @ share) * ratio

@@ -23,6 +23,9 @@ from estimators.confidence_sequences import sequence_bounds, tightest
 from estimators.intervals import Array, Interval
 from estimators.markov_ranking import largest_z, root
 
+LEAST_SPREAD = 0.1
+"""Part of the model's variance below which no error is believed. Chosen: nine ties in ten verdicts."""
+
 Claims = NDArray[np.bool_]
 """(M, M): `above[a, b]` says that a is proved better than b."""
 
@@ -70,6 +73,31 @@ def gaps(
     se = np.sqrt(np.maximum(variance[:, None] + variance - 2 * cov, 0.0))
     se[is_apart | (strong[:, None] != strong) | np.eye(n, dtype=bool)] = np.nan
     return Gaps(est=np.where(is_apart, np.nan, theta[:, None] - theta), se=se)
+
+
+def floored(cov: Array, model: Array, least: float = LEAST_SPREAD) -> Array:
+    """Raise a covariance to a share of the model's in every direction, (M, M) each.
+
+    Ties as half wins vary less than the model says, and verdicts that are all ties not at all: their
+    scores then have no spread to estimate an error from, though nobody knows the strengths exactly.
+
+    Parameters
+    ----------
+    cov, model : of strengths, symmetric; rows that are nan stay so
+    """
+    is_known = ~np.isnan(np.diag(cov)) & ~np.isnan(np.diag(model))
+    known = np.ix_(is_known, is_known)
+    size, vectors = np.linalg.eigh(model[known])
+    kept = size > 1e-12 * size.max(initial=0.0)
+    half = vectors[:, kept] * np.sqrt(size[kept])
+    back = vectors[:, kept] / np.sqrt(size[kept])
+    share, turned = np.linalg.eigh(back.T @ cov[known] @ back)
+    if (share >= least).all():
+        return cov
+    outer = half @ turned
+    raised = cov.copy()
+    raised[known] = (outer * np.maximum(share, least)) @ outer.T
+    return raised
 
 
 # --- bounds ------------------------------------------------------------------------------------

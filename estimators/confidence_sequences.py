@@ -1,4 +1,7 @@
-"""Intervals that hold at every look, however often one looks and whenever one stops."""
+"""Intervals that hold at every look, however often one looks and whenever one stops.
+
+Those for draws without replacement from a finite population are `estimators.sequences_wor`'s.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,43 @@ import numpy as np
 from scipy.special import betaln, lambertw, xlog1py, xlogy
 
 from estimators.intervals import Array, Interval
+from estimators.sequences_wor import (
+    MeanSequence,
+    Plan,
+    betting,
+    betting_paired_wor,
+    betting_wor,
+    empirical_bernstein,
+    empirical_bernstein_wor,
+    hoeffding,
+    hoeffding_wor,
+    maximal_half_width,
+    prior_posterior,
+    prior_posterior_at,
+    prior_posterior_wor,
+)
+
+__all__ = [
+    "MeanSequence",
+    "Plan",
+    "beta_binomial_sequence",
+    "betting",
+    "betting_paired_wor",
+    "betting_wor",
+    "empirical_bernstein",
+    "empirical_bernstein_wor",
+    "hoeffding",
+    "hoeffding_wor",
+    "increments_half_width",
+    "maximal_half_width",
+    "prior_posterior",
+    "prior_posterior_at",
+    "prior_posterior_wor",
+    "sequence_bound",
+    "sequence_bounds",
+    "sequence_half_width",
+    "tightest",
+]
 
 
 def sequence_half_width(se: float, level: float, planned_half_width: float) -> float:

@@ -39,7 +39,7 @@ from orchestrator.sequences import YES_NO, estimates_of, naive_of, read_sequence
 from orchestrator.suspicious import Part
 from orchestrator.tables import Columns, Problems, read_columns
 from orchestrator.votes import PARTS as VOTE_PARTS
-from orchestrator.votes import PREFERENCE, read_votes
+from orchestrator.votes import PREFERENCE, Votes, read_votes
 from orchestrator.votes import estimates_of as votes_estimates
 from orchestrator.votes import naive_of as votes_naive
 from orchestrator.wording import did_you_mean, seen
@@ -128,6 +128,37 @@ def assess(path: Path, request: Request) -> Assessment:
         return _in_pairs(assessment, table, request, problems)
     ratings = read_ratings(table, parts, problems)
     return _assessed(assessment, ratings, request, problems)
+
+
+def votes_in(path: Path, names: Mapping[str, str]) -> Votes:
+    """Read a table of votes.
+
+    Parameters
+    ----------
+    names : part to the column that holds it; an empty name leaves the part out
+
+    Raises
+    ------
+    ConfigError
+        With every problem of the table, each with its line.
+    """
+    problems = Problems()
+    known = {name for part, others in VOTE_PARTS.items() for name in (part, *others)}
+    table = read_columns(
+        path, str(path), sorted(known | set(filter(None, names.values()))), problems
+    )
+    if table is None or not table.n_rows:
+        if not problems.listed():
+            problems.add("no rows", Problem(file=str(path), message="no rows"))
+        raise _refusal(problems)
+    parts = {p: c for p, c in _parts(table, names, problems).items() if p in VOTE_PARTS}
+    _want(IN_PAIRS, table, parts, problems)
+    if problems.listed():
+        raise _refusal(problems)
+    votes = read_votes(table, parts, problems)
+    if problems.listed():
+        raise _refusal(problems)
+    return votes
 
 
 def _check_kind(kind: str | None) -> None:
@@ -367,6 +398,7 @@ def _in_pairs(
         },
         assumptions=tuple(assumptions),
         results=tuple(results),
+        suspicions=() if by_category else tuple(suspicious.of_board(votes)),
         cost=votes.cost,
         next_command=_next_command(assessment.file, request, votes.models),
     )

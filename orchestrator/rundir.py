@@ -100,6 +100,7 @@ def summary(
     the estimates would be without each judge.
     """
     # Loaded here since it loads campaigns, which import this module.
+    from orchestrator.auditing import MOST_VOTES, audit_run  # noqa: PLC0415
     from orchestrator.sensitivity import without_judges  # noqa: PLC0415
 
     with reading(directory) as reader:
@@ -111,6 +112,7 @@ def summary(
         path=str(directory),
         fingerprint=fingerprint,
         without_judge=without_judges(directory, data, new_estimators),
+        audits=audit_run(directory, most=MOST_VOTES),
     )
 
 

@@ -13,9 +13,10 @@ from estimators.score_means import ALIKE
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.wire import Json
 from orchestrator.ratings import Array, Codes, Ratings, Sort
-from orchestrator.report import batches, wording
+from orchestrator.report import batches, board_words, wording
 from orchestrator.report.assessment import Suspicion
 from orchestrator.sequences import InSequence
+from orchestrator.votes import Votes
 from orchestrator.wording import seen
 from policies.layouts.balance import NOTHING, components
 
@@ -50,6 +51,21 @@ class Part(NamedTuple):
         judges, judge = np.unique(ratings.judge.codes[rows], return_inverse=True)
         arm = ratings.arm.codes[rows]
         return cls(items, judges, item, judge, arm, ratings.score[rows], ratings.reasons[rows])
+
+
+def of_board(votes: Votes) -> Iterator[Suspicion]:
+    """Say what the audit of a board found amiss."""
+    # Loaded here since it reads tables, which this module is part of.
+    from orchestrator.auditing import audit_votes  # noqa: PLC0415
+
+    audits = audit_votes(votes)
+    for one in audits:
+        rows: Sequence[Mapping[str, Json]] = one.found["findings"]
+        head = f"{one.criterion}: " if len(audits) > 1 else ""
+        for row in rows:
+            if row["fires"]:
+                said = board_words.sentence(row, one.models, one.judges, by=one.found["by"])
+                yield Suspicion(f"board_{row['kind']}", f"{head}{said}")
 
 
 def of_table(ratings: Ratings) -> Iterator[Suspicion]:

@@ -13,6 +13,7 @@ import typer
 
 # Imported for their commands, in the order of `--help`.
 from orchestrator.cli import (  # noqa: F401
+    audit,
     cache,
     check,
     ctl,

@@ -107,7 +107,7 @@ def estimate(
         data,
         Request(
             kind=kind,
-            names=_names(map_ or ()),
+            names=names_of(map_ or ()),
             scales=_scales(scale or ()),
             contrast=contrast,
             per=per.value,
@@ -121,7 +121,7 @@ def estimate(
     _show(assessment, as_json=as_json)
 
 
-def _names(texts: Sequence[str]) -> dict[str, str]:
+def names_of(texts: Sequence[str]) -> dict[str, str]:
     """Read what `--map` was given."""
     names: dict[str, str] = {}
     for text in texts:

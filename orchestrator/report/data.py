@@ -244,6 +244,16 @@ class PairTally:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BoardAudit:
+    """What the audit of a board found by one criterion, as plain values (`board_words` reads them)."""
+
+    criterion: str
+    models: tuple[str, ...]
+    judges: tuple[str, ...]
+    found: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlotTally:
     """One judge's batches: where units stood, and what was said by slot.
 
@@ -462,6 +472,7 @@ class ReportData:
     agreement : of the judges, by criterion; none where no two of them rated the same units
     places : effects of the place in which things were shown; none where it never changed
     pairs : what was compared; None where nothing was
+    audits : of what was compared, by criterion; none where nothing was, or too much
     slots : the judges' batches; none where units were not rated in batches
     without_judge : the final estimates with each judge left out, where that was computed
     path : the run's directory as it can be typed, empty where that is not known
@@ -507,6 +518,7 @@ class ReportData:
     places: tuple[PlaceEffect, ...]
     slots: tuple[SlotTally, ...] = ()
     pairs: PairTally | None = None
+    audits: tuple[BoardAudit, ...] = ()
     without_judge: tuple[WithoutJudge, ...] = ()
     limit_why: str = ""
     path: str = ""

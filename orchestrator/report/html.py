@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 from orchestrator.core.estimate import Estimate
-from orchestrator.report import batches, board, charts, panel, wording
+from orchestrator.report import batches, board, board_words, charts, panel, wording
 from orchestrator.report.board import Categories
 from orchestrator.report.charts import Bar, Interval, Part
 from orchestrator.report.data import ReportData
@@ -31,6 +31,7 @@ def render(data: ReportData) -> str:
         panel=panel,
         batches=batches,
         board=board,
+        audit=board_words,
         spend=data.spend,
         counts=data.counts,
         tables=_tables(data.estimates),

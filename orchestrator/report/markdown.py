@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from orchestrator.core.estimate import Estimate
-from orchestrator.report import batches, board, panel, wording
+from orchestrator.report import batches, board, board_words, panel, wording
 from orchestrator.report.data import ReportData
 from orchestrator.report.wording import Grid, label, plural, usd
 
@@ -143,6 +143,17 @@ def _board(data: ReportData) -> Iterator[str]:
     for categories in board.categories(data):
         yield from _maybe(board.by_category(categories))
     yield from _maybe(board.asked(data))
+    yield from _audit(data)
+
+
+def _audit(data: ReportData) -> Iterator[str]:
+    if data.audits:
+        yield from ("", "### Is the board sound?", "")
+    for one in data.audits:
+        said = board_words.lines(one, with_criterion=len(data.audits) > 1)
+        yield from (f"- {safe(line)}" for line in said)
+        if one.found["findings"]:
+            yield from ("", *_grid(board_words.table(one.found)), "", board_words.TABLE_NOTE, "")
 
 
 def _maybe(grid: Grid | None) -> Iterator[str]:

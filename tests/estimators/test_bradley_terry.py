@@ -145,6 +145,18 @@ def test_what_never_met_has_no_gap_and_its_group_is_named():
     assert found.diagnostics["components"] == [["m0", "m1"], ["m2", "m3"]]
 
 
+def test_verdicts_that_are_all_ties_leave_an_interval_of_some_width():
+    """Their scores have no spread; a tenth of the model's variance is believed at least."""
+    of = study(n_items=40)
+    pairs = [(0, 1), (1, 2), (0, 2), (1, 0), (2, 1), (2, 0)]
+    rows = [(i % 40, a, b, 0.5) for i in range(60) for a, b in pairs]
+    gap, found = estimated(of, rows, contrast={"arm": "m0", "baseline": "m1"})
+    assert gap.value[0] == 0
+    model = math.sqrt(4 / 120 * 2 / 3)  # three models, each pair compared 120 times
+    assert gap.se[0] == pytest.approx(math.sqrt(0.1) * model, rel=1e-6)
+    assert found.diagnostics["by_name"]["rank_upper"] == [3, 3, 3]
+
+
 def test_a_missing_verdict_is_counted_by_arm_and_never_a_loss():
     of = study(n_items=4, n_arms=3)
     rows = [(i, a, b, y) for i in range(4) for a, b, y in ((0, 1, 1.0), (1, 0, 1.0), (1, 2, 0.5))]
