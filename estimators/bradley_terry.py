@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 from scipy.special import expit, logit
 
@@ -20,9 +21,7 @@ from estimators.bt_inference import (
     AtEnd,
     Bound,
     Gaps,
-    floored,
     gap_intervals,
-    gaps,
     is_ranking_separated,
     leader,
     proved,
@@ -31,8 +30,9 @@ from estimators.bt_inference import (
     watched,
 )
 from estimators.bt_judges import JudgesFit, fit_judges
-from estimators.bt_model import FEW_CLUSTERS, BradleyTerryFit, Kind, Status, fit_bradley_terry
+from estimators.bt_model import BradleyTerryFit, Status, fit_bradley_terry
 from estimators.bt_pair_bounds import claims, student, win_chances
+from estimators.bt_strengths import Strengths, strengths
 from estimators.bt_weighting import Fitted, WeightedShift, weighted_shift
 from estimators.comparisons import Comparisons, Index, Told, by_judge, criterion_of
 from estimators.intervals import Array, Interval
@@ -109,18 +109,24 @@ class BradleyTerryConfig(_Config):
     target_half_width: float | None = None
 
 
-class _Fitted(NamedTuple):
-    """A fit, and the covariance of strengths that intervals are made with.
-
-    `df` are the degrees of freedom of that covariance, infinite unless it is one of few clusters.
-    """
-
+class _Fit(NamedTuple):
     fit: BradleyTerryFit
-    cov: Array
-    gaps: Gaps
-    df: float
-    used: str
     judges: JudgesFit | None
+
+
+class _Fitted(NamedTuple):
+    """Strengths, and what judges differ in where that is fitted."""
+
+    strengths: Strengths
+    judges: JudgesFit | None
+
+    @property
+    def fit(self) -> BradleyTerryFit:
+        return self.strengths.fit
+
+    @property
+    def gaps(self) -> Gaps:
+        return self.strengths.gaps
 
 
 class BradleyTerry:
@@ -184,20 +190,29 @@ class BradleyTerry:
     def _fitted(
         self, table: Comparisons, *, is_controlled: bool = False, is_weighted: bool | None = None
     ) -> _Fitted:
-        config, n_arms = self._config, len(self._arms)
         if is_weighted is None:
-            is_weighted = config.misspecification == "expected"
-        votes = (table.left, table.right, table.outcome)
+            is_weighted = self._config.misspecification == "expected"
         weights = self._weights(table, is_weighted=is_weighted)
-        cluster = self._study.frame.cluster[table.item]
         covariates = self._differences(table) if is_controlled else None
-        names = tuple(self._covariates) if is_controlled else ()
-        judges = None
+        whole = self._fit(table, weights, covariates)
+
+        def of(rows: NDArray[np.bool_]) -> BradleyTerryFit:
+            part = None if weights is None else weights[rows]
+            measured = None if covariates is None else covariates[rows]
+            return self._fit(table.take(rows), part, measured).fit
+
+        return _Fitted(strengths(whole.fit, of, table.left, table.right), whole.judges)
+
+    def _fit(self, table: Comparisons, weights: Array | None, covariates: Array | None) -> _Fit:
+        config = self._config
+        votes = (table.left, table.right, table.outcome)
+        cluster = self._study.frame.cluster[table.item]
+        names = () if covariates is None else tuple(self._covariates)
         if config.judge_effects != "none" and self._n_judges > 1:
             judges = fit_judges(
                 *votes,
                 table.judge,
-                n_models=n_arms,
+                n_models=len(self._arms),
                 n_judges=self._n_judges,
                 effect=config.judge_effects,
                 weights=weights,
@@ -206,22 +221,18 @@ class BradleyTerry:
                 covariates=covariates,
                 covariate_names=names,
             )
-            fit = judges.fit
-        else:
-            fit = fit_bradley_terry(
-                *votes,
-                n_models=n_arms,
-                order_effect=config.order_effect,
-                weights=weights,
-                cluster=cluster,
-                ties=config.ties,
-                covariates=covariates,
-                covariate_names=names,
-            )
-        cov, df, used = _covariance(fit, is_repeated=fit.n_clusters < len(table))
-        cov = floored(cov, fit.cov)
-        apart = gaps(fit.theta, cov, fit.component, fit.strong)
-        return _Fitted(fit, cov, apart, df, used, judges)
+            return _Fit(judges.fit, judges)
+        fit = fit_bradley_terry(
+            *votes,
+            n_models=len(self._arms),
+            order_effect=config.order_effect,
+            weights=weights,
+            cluster=cluster,
+            ties=config.ties,
+            covariates=covariates,
+            covariate_names=names,
+        )
+        return _Fit(fit, None)
 
     def _weights(self, table: Comparisons, *, is_weighted: bool) -> Array | None:
         """Weigh items by their weight and, if so wished, comparisons by 1/propensity."""
@@ -257,8 +268,32 @@ class BradleyTerry:
     def _bound(self, fitted: _Fitted) -> Bound:
         """Bound one gap."""
         if self._is_watched:
-            return watched(1, planned_gap=self._planned_gap, level=self._config.confidence)
-        return AtEnd(student(self._config.confidence, fitted.df))
+            level, gap = self._config.confidence, self._planned_gap
+            return watched(1, planned_gap=gap, level=level, df=fitted.strengths.df)
+        return AtEnd(student(self._config.confidence, fitted.strengths.df))
+
+    def _decisive(self, table: Comparisons) -> Array:
+        """Count how often the row's arm beat the column's, (n_arms, n_arms): one trial an item.
+
+        An item's comparisons of a pair count once, for whom most of them prefer. Where orders of a
+        pair are out of balance the first place may have won, and nothing is counted.
+        """
+        n_arms = len(self._arms)
+        low, high = np.minimum(table.left, table.right), np.maximum(table.left, table.right)
+        is_low = table.left == low
+        points = np.where(is_low, table.outcome, 1 - table.outcome) - 0.5
+        pair = low * n_arms + high
+        cluster = self._study.frame.cluster[table.item]
+        cells, cell = np.unique(np.stack((pair, cluster)), axis=1, return_inverse=True)
+        lead = np.sign(np.bincount(cell.ravel(), points, cells.shape[1]))
+        wins = np.zeros((n_arms, n_arms))
+        a, b = np.divmod(cells[0], n_arms)
+        np.add.at(wins, (a, b), lead > 0)
+        np.add.at(wins, (b, a), lead < 0)
+        if self._config.order_effect:
+            excess = np.bincount(pair, np.where(is_low, 1, -1), n_arms**2).reshape(n_arms, n_arms)
+            wins[np.abs(excess + excess.T) > 1] = 0.0
+        return wins
 
     @property
     def _planned_gap(self) -> float:
@@ -284,7 +319,7 @@ class BradleyTerry:
             lower = upper = math.nan
             status = core.Status.NOT_IDENTIFIED
         if relation is Status.SEPARATED:
-            wins = _decisive(table, len(self._arms))
+            wins = self._decisive(table)
             chance = win_chances(wins, config.confidence, is_watched=self._is_watched)
             lower, upper = float(logit(chance.lower[a, b])), float(logit(chance.upper[a, b]))
             method = "beta-binomial sequence of the pair" if self._is_watched else "Clopper-Pearson"
@@ -314,22 +349,13 @@ class BradleyTerry:
 
     def _of_strengths(self, fitted: _Fitted, table: Comparisons, version: str) -> Estimate:
         config, fit = self._config, fitted.fit
-        se = np.sqrt(np.maximum(np.diag(fitted.cov), 0.0))
-        # A strength is finite if its component has no gap that is not.
-        is_finite = np.array(
-            [
-                (fit.strong[fit.component == part] == fit.strong[arm]).all()
-                and (fit.component == part).sum() > 1
-                for arm, part in enumerate(fit.component)
-            ]
-        )
-        se = np.where(is_finite & ~np.isnan(fit.theta), se, np.nan)
+        theta, se = fitted.strengths.theta, fitted.strengths.se
         half = self._bound(fitted).of(se) * se
-        theta = fit.theta
         n_known = int((~np.isnan(se)).sum())
+        among = "the arms" if fit.n_components == 1 else "the arms that it is comparable with"
         status = (
             core.Status.OK
-            if n_known == len(theta)
+            if n_known == len(theta) and fit.n_components == 1
             else core.Status.PARTIAL
             if n_known
             else core.Status.NOT_IDENTIFIED
@@ -338,7 +364,7 @@ class BradleyTerry:
             name=config.name,
             kind="bradley_terry",
             target="strengths" if version == "raw" else f"{version} strengths",
-            estimand=f"strength in log-odds above the mean of the arms, {self._whose}",
+            estimand=f"strength in log-odds above the mean of {among}, {self._whose}",
             names=self._arms,
             value=tuple(theta.tolist()),
             se=tuple(se.tolist()),
@@ -361,22 +387,28 @@ class BradleyTerry:
         config, fit, n_arms = self._config, fitted.fit, len(self._arms)
         above, bound = claims(
             fitted.gaps,
-            fitted.cov,
-            _decisive(table, n_arms),
+            fitted.strengths.cov,
+            self._decisive(table),
             self._study.seeds.stream(Stream.BOOTSTRAP, 0),
             level=config.confidence,
             is_watched=self._is_watched,
             planned_gap=self._planned_gap,
-            df=fitted.df,
+            df=fitted.strengths.df,
             draws=int(np.clip(2e7 / n_arms**2, 2000, 20_000)),
         )
         ranks = rank_intervals(above)
         leads = above
         if self._is_watched:  # a leader's claims are fewer than those of all pairs
-            own = watched(n_arms - 1, planned_gap=self._planned_gap, level=config.confidence)
+            own = watched(
+                n_arms - 1,
+                planned_gap=self._planned_gap,
+                level=config.confidence,
+                df=fitted.strengths.df,
+            )
             leads = above | proved(fitted.gaps, own)
-        first = leader(np.nan_to_num(fit.theta, nan=-np.inf), leads)
-        order = np.argsort(-np.nan_to_num(fit.theta, nan=-np.inf), kind="stable")
+        theta = np.nan_to_num(fitted.strengths.theta, nan=-np.inf)
+        first = leader(theta, leads)
+        order = np.argsort(-theta, kind="stable")
         return {
             "scale": "logit",
             "ties": config.ties,
@@ -386,7 +418,7 @@ class BradleyTerry:
             "by_name": {
                 "rank_lower": ranks.best.tolist(),
                 "rank_upper": ranks.worst.tolist(),
-                "tier": (1 + tiers(fit.theta, above, fit.component)).tolist(),
+                "tier": (1 + tiers(fitted.strengths.theta, above, fit.component)).tolist(),
                 "component": fit.component.tolist(),
             },
             "ranks_hold_watched": self._is_watched,
@@ -406,7 +438,7 @@ class BradleyTerry:
                 "iterations": fit.iterations,
                 "ridge": fit.ridge,
                 "status": str(fit.status),
-                "covariance": fitted.used,
+                "covariance": fitted.strengths.used,
                 "n_clusters": fit.n_clusters,
             },
             "family": self._family(table),
@@ -503,8 +535,8 @@ class BradleyTerry:
             "effective": ess,
             "n": n,
             "is_thin": "few_effective" in weighted.fit.flags,
-            "value": other.fit.theta.tolist(),
-            "se": np.sqrt(np.maximum(np.diag(other.cov), 0.0)).tolist(),
+            "value": other.strengths.theta.tolist(),
+            "se": other.strengths.se.tolist(),
             "shift": self._shift(plain.fit, weighted.fit, table, weights),
         }
 
@@ -512,7 +544,13 @@ class BradleyTerry:
         self, plain: BradleyTerryFit, weighted: BradleyTerryFit, table: Comparisons, weights: Array
     ) -> dict[str, Json] | None:
         """Say whether weighted and unweighted strengths estimate the same."""
-        if plain.status is not Status.OK or self._config.ties != "half":
+        is_simple = self._config.judge_effects == "none" and not plain.names[1:]
+        is_even = len(np.unique(self._study.frame.weight)) == 1
+        if (
+            plain.status is not Status.OK
+            or self._config.ties != "half"
+            or not (is_simple and is_even)
+        ):
             return None
         chances = [
             Fitted(fit.theta, expit(fit.theta[table.left] - fit.theta[table.right] + fit.gamma))
@@ -544,7 +582,7 @@ class BradleyTerry:
             "model": slope.se,
             "rows": slope.se_sandwich,
             "clusters": slope.se_cluster,
-        }[fitted.used]
+        }[fitted.strengths.used]
         if not se > 0:  # a property in which no two answers differ
             return None
         half = float(self._bound(fitted).of(np.array(se))) * se
@@ -556,9 +594,11 @@ class BradleyTerry:
             yield "disconnected"
         if fit.n_strong > fit.n_components:
             yield "separated"
+        if fit.slope_ridge:
+            yield "undetermined"
         if fit.ridge or fit.slope_ridge:
             yield "prior_holds"
-        if math.isfinite(fitted.df):
+        if math.isfinite(fitted.strengths.df):
             yield "few_clusters"
         if fitted.judges is not None and fitted.judges.reversed:
             yield "judge_votes_against"
@@ -570,7 +610,7 @@ class BradleyTerry:
     @property
     def _whose(self) -> str:
         n = len(self._study.panel)
-        return f"these items, judged by {'this judge' if n == 1 else 'this panel'}"
+        return f"items like these, judged by {'this judge' if n == 1 else 'this panel'}"
 
     def _nothing(self, status: core.Status) -> Estimate:
         config = self._config
@@ -594,30 +634,6 @@ class BradleyTerry:
             status=status,
             diagnostics={"missing_share": self._told.missing_share()},
         )
-
-
-def _covariance(fit: BradleyTerryFit, *, is_repeated: bool) -> tuple[Array, float, str]:
-    """Choose the covariance of strengths, with its degrees of freedom and what it is by."""
-    rows = fit.covariance(Kind.SANDWICH if fit.kind is Kind.CLUSTER else fit.kind)
-    by_rows = "model" if fit.kind is Kind.MODEL else "rows"
-    clusters = fit.cov_cluster
-    if not is_repeated or clusters is None:
-        return rows, math.inf, by_rows
-    if fit.n_clusters >= FEW_CLUSTERS:
-        return clusters, math.inf, "clusters"
-    df = max(fit.n_clusters - 1, 1)
-    if np.nansum(np.diag(clusters)) > np.nansum(np.diag(rows)):
-        return clusters, df, "clusters"
-    return rows, df, by_rows
-
-
-def _decisive(table: Comparisons, n_arms: int) -> Array:
-    """Count how often the row's arm beat the column's, ties left out, (n_arms, n_arms)."""
-    is_left, is_right = table.outcome == 1, table.outcome == 0
-    winner = np.concatenate((table.left[is_left], table.right[is_right]))
-    loser = np.concatenate((table.right[is_left], table.left[is_right]))
-    counts = np.bincount(winner * n_arms + loser, minlength=n_arms**2)
-    return counts.reshape(n_arms, n_arms).astype(np.float64)
 
 
 def _groups(labels: np.ndarray, arms: Sequence[str]) -> list[list[str]]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtri
 
 from estimators.bt_cells import Indices
-from estimators.bt_model import Kind, Status, fit_bradley_terry
+from estimators.bt_model import FEW_CLUSTERS, Status, fit_bradley_terry
+from estimators.bt_pair_bounds import student
 from estimators.intervals import Array
 
 
@@ -75,8 +76,8 @@ def family_advantage(
 ) -> FamilyAdvantage:
     """Estimate delta in P(left wins) = sigma(theta_left - theta_right + gamma + delta kin).
 
-    The error is what the fit itself would use: clusters' where there are enough, rows' where ties
-    count half, else the model's.
+    The error is the model's, or the rows' where ties count half, and not below the clusters' where
+    comparisons share any; with few of these the interval is Student's.
 
     Raises
     ------
@@ -103,12 +104,9 @@ def family_advantage(
     if fit.status is Status.UNDETERMINED or fit.slope_ridge:
         return unknown
     slope = fit.slope("family")
-    match fit.kind:
-        case Kind.MODEL:
-            se = slope.se
-        case Kind.SANDWICH:
-            se = slope.se_sandwich
-        case Kind.CLUSTER:
-            se = slope.se_cluster
-    half = float(ndtri((1 + level) / 2)) * se
+    se, df = slope.se_sandwich if fit.is_robust else slope.se, math.inf
+    if cluster is not None and fit.n_clusters < fit.n:
+        se = max(se, slope.se_cluster)
+        df = math.inf if fit.n_clusters >= FEW_CLUSTERS else max(fit.n_clusters - 1, 1)
+    half = student(level, df) * se
     return FamilyAdvantage(n, share, slope.est, se, slope.est - half, slope.est + half)

@@ -13,11 +13,13 @@ path. What the counts of a separated pair prove (`estimators.bt_pair_bounds`) is
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, stdtrit
 
 from estimators.confidence_sequences import sequence_bounds, tightest
 from estimators.intervals import Array, Interval
@@ -120,14 +122,23 @@ class Watched(NamedTuple):
     ----------
     level : of one gap: 1 - alpha/(number of gaps that are claimed), see `watched`
     planned_information : 1/se² of a gap where the run is meant to end
+    df : degrees of freedom of the errors; finite where few clusters make them
     """
 
     level: float
     planned_information: float
+    df: float = math.inf
 
     def of(self, se: Array) -> Array:
         """Bound |z| of each gap, by the information it has."""
-        return sequence_bounds(1 / se**2, self.level, self.planned_information)
+        z = sequence_bounds(1 / se**2, self.level, self.planned_information)
+        return z if math.isinf(self.df) else students(z, self.df)
+
+
+def students(z: Array, df: float) -> Array:
+    """Give what Student's law exceeds as rarely as the normal law exceeds z, both on two sides."""
+    found: Array = z if math.isinf(df) else -stdtrit(df, ndtr(-z))
+    return found
 
 
 Bound = AtEnd | Watched
@@ -163,7 +174,9 @@ def max_t(
     return float(np.quantile(largest_z(error, se), level))
 
 
-def watched(n_gaps: int, *, planned_gap: float = 0.4, level: float = 0.95) -> Watched:
+def watched(
+    n_gaps: int, *, planned_gap: float = 0.4, level: float = 0.95, df: float = math.inf
+) -> Watched:
     """Give the bound that holds for so many gaps at every look.
 
     Each gap has a confidence sequence at alpha/n_gaps. For a leader these are M - 1: a wrong leader
@@ -174,9 +187,10 @@ def watched(n_gaps: int, *, planned_gap: float = 0.4, level: float = 0.95) -> Wa
     ----------
     planned_gap : half-width of a gap at which the run is meant to end, where the bound is tightest;
         chosen before the run
+    df : degrees of freedom of the errors; finite where few clusters make them
     """
     alpha = (1 - level) / n_gaps
-    return Watched(1 - alpha, (1 + tightest(alpha)) / planned_gap**2)
+    return Watched(1 - alpha, (1 + tightest(alpha)) / planned_gap**2, df)
 
 
 def gap_intervals(found: Gaps, bound: Bound) -> Interval:

@@ -106,6 +106,7 @@ class BradleyTerryFit:
     ridge, slope_ridge : precision of the prior on strengths and on slopes; 0: none
     asked_ridge : as it was asked for
     flags : `ridge`, `few_clusters`, `few_effective`, as they hold
+    is_robust : rows are weighted, or ties count half: the model's covariance is then none
     kind : which covariance to use: clusters' from 30 clusters on, rows' where rows are weighted or
         ties count half, else the model's
     ties, order_effect : as asked
@@ -135,6 +136,7 @@ class BradleyTerryFit:
     slope_ridge: float
     asked_ridge: float | None
     flags: tuple[str, ...]
+    is_robust: bool
     kind: Kind
     ties: Ties
     order_effect: bool
@@ -571,6 +573,7 @@ def fit_design(
         slope_ridge=slope_ridge,
         asked_ridge=asked.ridge,
         flags=tuple(flag for flag, holds in held.items() if holds),
+        is_robust=cells.is_weighted or has_half_ties,
         kind=Kind.SANDWICH if cells.is_weighted or has_half_ties else Kind.MODEL,
         ties=asked.ties,
         order_effect=asked.order_effect,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from estimators.bt_inference import AtEnd, Bound, Claims, Gaps, max_t, proved, watched
+from estimators.bt_inference import AtEnd, Bound, Claims, Gaps, max_t, proved, students, watched
 from estimators.confidence_sequences import beta_binomial_sequence
 from estimators.intervals import Array, Interval
 
@@ -97,8 +97,8 @@ def claims(
     is_watched : the run may stop, or is looked at, along the way: confidence sequences; otherwise
         the largest |z|, for one look at an end fixed beforehand
     planned_gap : see `watched`
-    df : degrees of freedom of `cov` where few clusters make it: the bound of one look is widened as
-        Student's quantile is
+    df : degrees of freedom of `cov` where few clusters make it: bounds of the normal law are then
+        turned into those of Student's with the same tail
 
     Determinism: `draws` normal vectors from `rng` where it is not watched.
     """
@@ -110,10 +110,11 @@ def claims(
         alpha *= 1 - COUNTS_SHARE
     bound: Bound
     if is_watched:
-        bound = watched(max(m * (m - 1) // 2, 1), planned_gap=planned_gap, level=1 - alpha)
+        n_gaps = max(m * (m - 1) // 2, 1)
+        bound = watched(n_gaps, planned_gap=planned_gap, level=1 - alpha, df=df)
     else:
         largest = max_t(cov, rng, se=found.se, level=1 - alpha, draws=draws)
-        bound = AtEnd(largest * student(1 - alpha, df) / student(1 - alpha, math.inf))
+        bound = AtEnd(float(students(np.array(largest), df)))
     return Proved(proved(found, bound, by_counts), bound)
 
 

@@ -577,6 +577,8 @@ _FLAGS = {
     "separated": "some arms have won, or lost, all their comparisons with the others: these gaps have no "
     "finite estimate, and only what counts prove is ranked",
     "prior_holds": "a weak prior holds what the comparisons leave open",
+    "undetermined": "something can't be told from strengths, so that no strength has an error",
+    "missing_differs_by_pair": "missing differs by pair: weights divide by the share that was answered",
     "few_effective": "weights by 1/propensity leave few comparisons that count",
     "few_effective_votes": "weights by 1/propensity leave few comparisons that count",
     "judge_votes_against": "a judge prefers what the others find worse",

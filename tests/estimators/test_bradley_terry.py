@@ -282,3 +282,80 @@ def test_a_table_taken_at_once_gives_what_its_rows_give_one_by_one():
 def test_what_it_cannot_do_is_refused_at_once(config, says):
     with pytest.raises(ValueError, match=says):
         BradleyTerry(BradleyTerryConfig(name="r", **config), study())
+
+
+# --- what the data leave open ----------------------------------------------------------------------
+
+
+def test_an_advantage_that_cannot_be_told_from_strength_proves_nothing():
+    """Two arms always in one order: no error, no leader, watched or not, though one wins most."""
+    of = study(n_items=200, n_arms=2)
+    rng = np.random.default_rng(1)
+    rows = [(i, 0, 1, float(rng.random() < expit(1.0))) for i in range(200)]
+    for check in ("end", "anytime"):
+        (found,) = estimated(of, rows, check=check)
+        assert found.status is Status.NOT_IDENTIFIED
+        assert "undetermined" in found.flags
+        assert not found.diagnostics["is_separated"]["leader"]
+
+
+def test_an_arm_that_wins_everything_does_not_draw_others_in():
+    """Gaps of the others are those of their own comparisons, without a prior."""
+    of = study(n_items=300, n_arms=3)
+    rows = [row for row in simulated(500, [3.0, 0.0, 0.0], n_items=300) if 2 not in row[1:3]]
+    alone, _ = estimated(of, rows, contrast={"arm": "m0", "baseline": "m1"})
+    wins = [
+        (i, a, b, float(a == 2)) for i in range(40) for a, b in ((2, 0), (1, 2), (0, 2), (2, 1))
+    ]
+    beside, strengths = estimated(of, rows + wins, contrast={"arm": "m0", "baseline": "m1"})
+    assert beside.value[0] == pytest.approx(alone.value[0], abs=1e-6)
+    assert beside.se[0] == pytest.approx(alone.se[0], rel=1e-6)
+    assert strengths.status is Status.NOT_IDENTIFIED
+    assert strengths.diagnostics["leader"] == "m2"
+    assert strengths.diagnostics["is_separated"]["leader"]
+
+
+def test_counts_prove_nothing_where_one_arm_always_stood_first():
+    """A newcomer that is always first, and always preferred: it may be the place."""
+    of = study(n_items=300, n_arms=3)
+    rows = simulated(400, [0.2, -0.2], n_items=300)
+    rows += [(i, 2, i % 2, 1.0) for i in range(60)]
+    (found,) = estimated(of, rows)
+    assert not found.diagnostics["is_separated"]["leader"]
+    (trusting,) = estimated(of, rows, order_effect=False)
+    assert trusting.diagnostics["is_separated"]["leader"]
+
+
+def test_repeats_of_one_item_are_one_trial():
+    """Ten comparisons of one item bound no chance as ten items would."""
+    of = study(n_items=10, n_arms=2)
+    one = [
+        (0, a, b, float(a == 0), {"replicate": r}) for r in range(5) for a, b in ((0, 1), (1, 0))
+    ]
+    ten = [(i, *(0, 1)[:: 1 - 2 * (i % 2)], float(i % 2 == 0)) for i in range(10)]
+    of_one, of_ten = (
+        estimated(of, rows, contrast={"arm": "m0", "baseline": "m1"})[0] for rows in (one, ten)
+    )
+    p = 0.025 ** (1 / 10)
+    assert of_ten.lower[0] == pytest.approx(math.log(p / (1 - p)))
+    assert of_one.lower[0] == pytest.approx(math.log(0.025 / 0.975))
+
+
+@pytest.mark.parametrize("check", ["end", "anytime"])
+def test_few_items_seldom_prove_a_rank_of_equal_arms(check):
+    """Eight items, six arms, tastes of items: any false claim in at most 10 % + 3 SE of 60 boards."""
+    of = study(n_items=8, n_arms=6)
+    n_wrong = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        taste = rng.standard_normal((8, 6))
+        rows = []
+        for _ in range(400):
+            a, b = rng.choice(6, 2, replace=False).tolist()
+            item = int(rng.integers(8))
+            won = rng.random() < expit(taste[item, a] - taste[item, b])
+            rows.append((item, a, b, float(won)))
+        (found,) = estimated(of, rows, check=check)
+        ranks = found.diagnostics["by_name"]
+        n_wrong += ranks["rank_lower"] != [1] * 6 or ranks["rank_upper"] != [6] * 6
+    assert n_wrong / 60 <= 0.1 + 3 * math.sqrt(0.1 * 0.9 / 60)
