@@ -56,6 +56,7 @@ bench: $(VENV)/.test              ## Side-by-side measurements.
 	$(BIN)/python benchmarks/active_pairwise.py
 	$(BIN)/python benchmarks/bradley_terry.py
 	$(BIN)/python benchmarks/bt_tensor.py
+	$(BIN)/python benchmarks/board_audit.py
 
 lock: $(VENV)/.dev                ## Pin the versions that development and CI use.
 	$(BIN)/pip freeze --exclude-editable | grep -v ' @ ' > $(LOCK)

@@ -98,14 +98,16 @@ def audit(
         table, n_models=n_models, cluster=cluster, rng=rng, level=level, is_watched=is_watched
     )
 
+    settled = evidence.settled(cluster)
+
     def checks() -> Iterator[Finding]:
         yield neighbours_open(evidence, price)
         yield position(evidence)
         yield ties(evidence)
         yield intransitive(evidence)
         yield disconnected(evidence)
-        yield coverage(evidence)
+        yield coverage(settled)
         yield clustered(evidence)
-        yield judge_influence(evidence)
+        yield judge_influence(settled)
 
     return Audit(tuple(checks()), len(table), n_models, evidence.by)

@@ -46,7 +46,8 @@ def position(of: Evidence) -> Finding:
         if abs(gamma) > _SMALL:
             slope = (without.theta - fit.theta) / gamma
         before, after = _signs(fit.theta), _signs(without.theta)
-        first, second = np.nonzero(np.triu(before * after < 0, 1))
+        is_turned = (before * after < 0) & (fit.component[:, None] == fit.component)
+        first, second = np.nonzero(np.triu(is_turned, 1))
         # The one that is above once the advantage is taken out comes first.
         reversed_pairs = [
             [a, b] if before[a, b] > 0 else [b, a]
@@ -106,17 +107,17 @@ def ties(of: Evidence) -> Finding:
         swing = np.where(is_reversed, before - after, 0.0)
         reversed_by[rule.value] = int(is_reversed.sum())
         shown = np.where(is_reversed, swing - half, -np.inf)
-        a, b = np.unravel_index(int(shown.argmax()), shown.shape)
-        if is_reversed[a, b] and (best is None or shown[a, b] > best[0]):
-            best = float(shown[a, b]), rule, int(a), int(b), float(swing[a, b]), float(half[a, b])
+        at = divmod(int(shown.argmax()), m)
+        if is_reversed[at] and (best is None or shown[at] > best[0]):
+            best = float(shown[at]), rule, *at, float(swing[at]), float(half[at])
     share = np.bincount(of.table.left, tied, m) + np.bincount(of.table.right, tied, m)
     by_model = share / np.maximum(of.votes, 1)
     detail: dict[str, Json] = {"share": float(tied.mean()), "reversed": reversed_by}
     if best is None:
         return finding(Kind.TIES, (0.0, 0.0, 0.0), MATERIAL_SHIFT, unit, (), **detail)
-    _, rule, a, b, effect, width = best
+    _, chosen, a, b, effect, width = best
     drawer = a if by_model[a] >= by_model[b] else b
-    detail |= {"rule": rule.value, "drawer": drawer, "drawer_share": float(by_model[drawer])}
+    detail |= {"rule": chosen.value, "drawer": drawer, "drawer_share": float(by_model[drawer])}
     ends = effect, effect - width, effect + width
     return finding(Kind.TIES, ends, MATERIAL_SHIFT, unit, (a, b), **detail)
 

@@ -14,7 +14,7 @@ from scipy.special import ndtri
 
 from estimators.bt_cells import Cells, Indices, checked
 from estimators.bt_inference import AtEnd, Bound, Gaps, gaps, max_t, watched
-from estimators.bt_model import FEW_CLUSTERS, BradleyTerryFit, Status, fit_cells
+from estimators.bt_model import FEW_CLUSTERS, BradleyTerryFit, fit_cells
 from estimators.bt_ties import Ties, scores
 from estimators.comparisons import Comparisons
 from estimators.intervals import Array
@@ -149,6 +149,7 @@ class Evidence:
     by : the group whose votes count as one piece of evidence; empty: each vote is one
     cov : (m, m) of strengths, by `by`
     found : gaps
+    n_left_out : votes of the board that are not in it, since their gap has no finite estimate
     """
 
     table: Comparisons
@@ -163,6 +164,7 @@ class Evidence:
     by: str
     cov: Array
     found: Gaps
+    n_left_out: int = 0
 
     @classmethod
     def of(
@@ -209,6 +211,28 @@ class Evidence:
             cov=cov,
             found=replace(found, se=np.maximum(found.se, np.sqrt(_LEAST_SPREAD) * modelled.se)),
         )
+
+    def settled(self, cluster: ArrayLike | None) -> Evidence | None:
+        """Keep votes between models that have beaten each other around a circle; None: there are none.
+
+        Only their gaps have a finite estimate. All others are held by a prior, and their votes say
+        nothing of these.
+        """
+        strong, table = self.fit.strong, self.table
+        kept = strong[table.left] == strong[table.right]
+        if kept.all():
+            return self
+        if not kept.any():
+            return None
+        rest = Evidence.of(
+            table.take(kept),
+            n_models=self.n_models,
+            cluster=None if cluster is None else np.asarray(cluster)[kept],
+            rng=self.rng,
+            level=self.level,
+            is_watched=self.is_watched,
+        )
+        return replace(rest, n_left_out=int((~kept).sum()))
 
     @property
     def n_models(self) -> int:
@@ -268,14 +292,15 @@ class Evidence:
     def refitted(
         self, *, ties: Ties = Ties.HALF, without_order: bool = False, cells: Cells | None = None
     ) -> BradleyTerryFit | None:
-        """Fit under another convention, or other votes; None where they leave more open."""
+        """Fit under another convention, or other votes; None where more is open, or a prior holds a gap."""
         fit = fit_cells(
             self.cells if cells is None else cells,
             order_effect=self.has_order and not without_order,
             ties=ties,
         )
-        is_same = fit.status is self.fit.status and fit.status is not Status.SEPARATED
-        return fit if is_same and not fit.slope_ridge else None
+        is_same = fit.status is self.fit.status and fit.n_strong == self.fit.n_strong
+        is_held = fit.n_strong > fit.n_components
+        return fit if is_same and not is_held and not fit.slope_ridge else None
 
 
 def cells_of(table: Comparisons, n_models: int) -> Cells:

@@ -28,6 +28,8 @@ MATERIAL_IMBALANCE = 2.0
 _FEW_GROUPS = 10
 """Groups below which the covariance by them is not read at all."""
 
+_NO_GAP = "no gap has a finite estimate, since no two models have beaten each other"
+
 _REFITTED = 10
 """Judges left out exactly: those that move most to first order."""
 
@@ -50,23 +52,28 @@ def disconnected(of: Evidence) -> Finding:
     )
 
 
-def coverage(of: Evidence) -> Finding:
+def coverage(of: Evidence | None) -> Finding:
     """Say whether some model is far less known than an even share of the votes would make it.
 
     The effect is the root of models' mean information over the least, information Σ p (1 - p) by
-    model. The interval takes the number of the model's votes as Poisson's: a few votes are unequal by
+    model, each against those that it is comparable with. The interval takes the number of the model's votes as Poisson's: a few votes are unequal by
     chance. One model with plenty, as the one that all others are held against, is no defect.
     """
     unit = "times the standard error of an even share"
+    if of is None:
+        return silent(Kind.COVERAGE, MATERIAL_IMBALANCE, unit, _NO_GAP)
     p, m = of.chance, of.n_models
     information = np.bincount(of.table.left, p * (1 - p), m)
     information += np.bincount(of.table.right, p * (1 - p), m)
     # A model without any vote is a group of its own: that is another finding.
     known = np.flatnonzero(of.votes)
-    own = information[known]
-    least = int(known[own.argmin()])
-    mean = float(own.mean())
-    ratio = float(np.sqrt(mean / own.min()))
+    part = of.fit.component[known]
+    own, votes = information[known], of.votes[known]
+    size = np.bincount(part)[part]
+    mean = np.bincount(part, own)[part] / size
+    at = int((own / mean).argmin())
+    least, peers = int(known[at]), part == part[at]
+    ratio = float(np.sqrt(mean[at] / own[at]))
     half = float(of.half(0.5 / np.sqrt(of.votes[least]), len(known)))
     thin = known[own * MATERIAL_IMBALANCE**2 < mean]
     return finding(
@@ -75,11 +82,12 @@ def coverage(of: Evidence) -> Finding:
         MATERIAL_IMBALANCE,
         unit,
         (least,),
-        votes=int(of.votes[least]),
-        even=float(of.votes[known].mean()),
-        most=int(of.votes.argmax()),
-        most_votes=int(of.votes.max()),
+        votes=int(votes[at]),
+        even=float(votes[peers].mean()),
+        most=int(known[peers][votes[peers].argmax()]),
+        most_votes=int(votes[peers].max()),
         thin=thin[np.argsort(information[thin])].tolist(),
+        left_out=of.n_left_out,
     )
 
 
@@ -128,13 +136,16 @@ def clustered(of: Evidence) -> Finding:
 # --- judges ----------------------------------------------------------------------------------------
 
 
-def judge_influence(of: Evidence) -> Finding:
+def judge_influence(of: Evidence | None) -> Finding:
     """Say whether one judge moves a strength, by leaving each out.
 
-    To the error of what moves belongs var(without) - var(with), if the judge votes as the others.
-    Judges that move most to first order are left out exactly.
+    To the error of what moves belongs var(without) - var(with), if the judge votes as the others;
+    where that is not positive, nothing is said. Judges that move most to first order are left out
+    exactly.
     """
     unit = "log-odds"
+    if of is None:
+        return silent(Kind.JUDGE_INFLUENCE, MATERIAL_SHIFT, unit, _NO_GAP)
     codes = np.unique(of.table.judge, return_inverse=True)[1].ravel()
     n_judges, m = int(codes.max()) + 1, of.n_models
     if n_judges < 2:
@@ -153,11 +164,11 @@ def judge_influence(of: Evidence) -> Finding:
         moved = np.nan_to_num(fit.theta - left_out.theta)
         error = np.sqrt(np.maximum(np.nan_to_num(np.diag(left_out.cov) - variance), 0.0))
         half = of.half(error, n_judges * m)
-        shown = np.abs(moved) - half
+        shown = np.where(error > 0, np.abs(moved) - half, -np.inf)
         model = int(shown.argmax())
-        if best is None or shown[model] > best[0]:
-            ranks = [np.argsort(np.argsort(-each)) for each in (fit.theta, left_out.theta)]
-            changed = int((ranks[0] != ranks[1]).sum())
+        if error[model] > 0 and (best is None or shown[model] > best[0]):
+            orders = [np.lexsort((-each.theta, fit.component)) for each in (fit, left_out)]
+            changed = int((orders[0] != orders[1]).sum())
             best = shown[model], judge, model, float(moved[model]), float(half[model]), changed
     if best is None:
         reason = "without any one judge the votes leave more open"
@@ -172,5 +183,6 @@ def judge_influence(of: Evidence) -> Finding:
         share=float(share[judge]),
         judges=n_judges,
         ranks_changed=changed,
+        left_out=of.n_left_out,
         hold_together=[int(np.unique(of.table.judge)[each]) for each in alone],
     )

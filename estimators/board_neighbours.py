@@ -49,7 +49,7 @@ def neighbours_open(of: Evidence, price: int | None) -> Finding:
         "open_together": int(is_open.sum()),
         "open_pairs": order[is_open].tolist(),
         "too_wide": int((is_open & (half > MATERIAL_GAP)).sum()),
-        "tiers": (1 + tiers(np.nan_to_num(fit.theta), above, fit.component)).tolist(),
+        "tiers": (1 + tiers(np.nan_to_num(fit.theta), above)).tolist(),
         "rank_lower": ranks.best.tolist(),
         "rank_upper": ranks.worst.tolist(),
         **_needed(of, together, order[is_open], price),
@@ -76,8 +76,8 @@ def _neighbours(fit: BradleyTerryFit) -> NDArray[np.int64]:
     """List models next to each other in strength, in the same component, (k, 2)."""
     theta = fit.psi[: fit.n_models]
     order = np.lexsort((-theta, fit.component))
-    pairs = np.stack((order[:-1], order[1:]), axis=1)
-    return pairs[fit.component[pairs[:, 0]] == fit.component[pairs[:, 1]]]
+    is_next = fit.component[order[:-1]] == fit.component[order[1:]]
+    return np.stack((order[:-1][is_next], order[1:][is_next]), axis=1)
 
 
 def _decisive(of: Evidence) -> Array:
@@ -94,7 +94,7 @@ def _needed(
     A gap is settled when it is proved, or its half-width is down to `MATERIAL_GAP`. Comparisons go to
     the open pairs alone, or to all pairs alike; what needs less counts. Where votes hang together, so
     are further ones taken to: each is worth as much as one so far. Gaps without an error are left
-    out and counted. None: no number is enough.
+    out and counted. None: no number is enough, or no open gap has an error.
     """
     first, second = pairs.T
     is_known = ~np.isnan(of.found.se[first, second])
@@ -109,9 +109,12 @@ def _needed(
         to_settle[name] = float(combined(np.minimum(prove, narrow), initial=0.0))
         to_prove[name] = float(combined(prove, initial=0.0))
     detail: dict[str, Json] = {"not_estimable": int((~is_known).sum())}
+    is_told = is_known.any() or not len(pairs)
     for name, ways in (("settle", to_settle), ("prove", to_prove)):
         way = min(ways, key=lambda each: ways[each])
-        more = math.ceil(ways[way] * of.votes_in_one) if math.isfinite(ways[way]) else None
+        more = (
+            math.ceil(ways[way] * of.votes_in_one) if is_told and math.isfinite(ways[way]) else None
+        )
         detail[f"more_to_{name}"] = more
         detail[f"{name}_by"] = way
         detail[f"price_to_{name}"] = None if more is None or price is None else more * price

@@ -34,7 +34,14 @@ from estimators.bt_model import BradleyTerryFit, Status, fit_bradley_terry
 from estimators.bt_pair_bounds import claims, student, win_chances
 from estimators.bt_strengths import Strengths, strengths
 from estimators.bt_weighting import Fitted, WeightedShift, weighted_shift
-from estimators.comparisons import Comparisons, Index, Told, by_judge, criterion_of
+from estimators.comparisons import (
+    Comparisons,
+    Index,
+    Told,
+    balanced_weights,
+    by_judge,
+    criterion_of,
+)
 from estimators.intervals import Array, Interval
 from estimators.score_means import DIFFERS
 from orchestrator.core import estimate as core
@@ -235,16 +242,10 @@ class BradleyTerry:
         return _Fit(fit, None)
 
     def _weights(self, table: Comparisons, *, is_weighted: bool) -> Array | None:
-        """Weigh items by their weight and, if so wished, comparisons by 1/propensity."""
+        """Weigh items by their weight and, if so wished, comparisons by 1/propensity, all pairs alike."""
         weight: Array = self._study.frame.weight[table.item]
-        is_known = ~np.isnan(table.propensity)
-        if is_weighted and is_known.any():
-            odds = 1 / table.propensity
-            lost = self._lost
-            if lost.p < DIFFERS:  # to be told was less likely in some pairs than to be asked
-                odds = odds / np.maximum(lost.answered(table.left, table.right), 1 / len(table))
-            # What nobody knows the propensity of weighs like the mean of the others.
-            weight = weight * np.where(is_known, odds, odds[is_known].mean())
+        if is_weighted and not np.isnan(table.propensity).all():
+            weight = weight * balanced_weights(table, len(self._arms))
         return None if (weight == weight[0]).all() else weight / weight.mean()
 
     @property
@@ -275,8 +276,7 @@ class BradleyTerry:
     def _decisive(self, table: Comparisons) -> Array:
         """Count how often the row's arm beat the column's, (n_arms, n_arms): one trial an item.
 
-        An item's comparisons of a pair count once, for whom most of them prefer. Where orders of a
-        pair are out of balance the first place may have won, and nothing is counted.
+        An item's comparisons of a pair count once, for whom most of them prefer.
         """
         n_arms = len(self._arms)
         low, high = np.minimum(table.left, table.right), np.maximum(table.left, table.right)
@@ -290,10 +290,22 @@ class BradleyTerry:
         a, b = np.divmod(cells[0], n_arms)
         np.add.at(wins, (a, b), lead > 0)
         np.add.at(wins, (b, a), lead < 0)
-        if self._config.order_effect:
-            excess = np.bincount(pair, np.where(is_low, 1, -1), n_arms**2).reshape(n_arms, n_arms)
-            wins[np.abs(excess + excess.T) > 1] = 0.0
         return wins
+
+    def _even(self, table: Comparisons) -> Array:
+        """Give the largest chance to win that an arm equal to the other can have, (n_arms, n_arms).
+
+        If the first place decided everything, it would be the share of the order it had more often.
+        An order that is one ahead counts as balanced.
+        """
+        n_arms = len(self._arms)
+        if not self._config.order_effect:
+            return np.full((n_arms, n_arms), 0.5)
+        ordered = np.bincount(table.left * n_arms + table.right, minlength=n_arms**2)
+        ordered = ordered.reshape(n_arms, n_arms)
+        n = np.maximum(ordered + ordered.T, 1)
+        share: Array = np.maximum(ordered, ordered.T) / n
+        return np.where(np.abs(ordered - ordered.T) > 1, share, 0.5)
 
     @property
     def _planned_gap(self) -> float:
@@ -322,6 +334,11 @@ class BradleyTerry:
             wins = self._decisive(table)
             chance = win_chances(wins, config.confidence, is_watched=self._is_watched)
             lower, upper = float(logit(chance.lower[a, b])), float(logit(chance.upper[a, b]))
+            if (
+                even := float(self._even(table)[a, b])
+            ) > 0.5:  # of the gap only a sign can be known
+                lower = 0.0 if chance.lower[a, b] > even else -math.inf
+                upper = 0.0 if 1 - chance.upper[a, b] > even else math.inf
             method = "beta-binomial sequence of the pair" if self._is_watched else "Clopper-Pearson"
             value = float(np.clip(fit.theta[a] - fit.theta[b], lower, upper))
             flags.add("separated")
@@ -394,7 +411,8 @@ class BradleyTerry:
             is_watched=self._is_watched,
             planned_gap=self._planned_gap,
             df=fitted.strengths.df,
-            draws=int(np.clip(2e7 / n_arms**2, 2000, 20_000)),
+            even=self._even(table),
+            draws=int(np.clip(5e6 / n_arms**2, 1000, 20_000)),
         )
         ranks = rank_intervals(above)
         leads = above
@@ -408,7 +426,7 @@ class BradleyTerry:
             leads = above | proved(fitted.gaps, own)
         theta = np.nan_to_num(fitted.strengths.theta, nan=-np.inf)
         first = leader(theta, leads)
-        order = np.argsort(-theta, kind="stable")
+        order = np.lexsort((-theta, fit.component))
         return {
             "scale": "logit",
             "ties": config.ties,
@@ -418,7 +436,7 @@ class BradleyTerry:
             "by_name": {
                 "rank_lower": ranks.best.tolist(),
                 "rank_upper": ranks.worst.tolist(),
-                "tier": (1 + tiers(fitted.strengths.theta, above, fit.component)).tolist(),
+                "tier": (1 + tiers(fitted.strengths.theta, above)).tolist(),
                 "component": fit.component.tolist(),
             },
             "ranks_hold_watched": self._is_watched,
@@ -450,9 +468,12 @@ class BradleyTerry:
     def _neighbours(
         self, fitted: _Fitted, order: np.ndarray, bound: Bound
     ) -> Iterator[dict[str, Json]]:
-        """Give the gap between each arm and the next, by itself and as one of all."""
+        """Give the gap between each comparable arm and the next, by itself and as one of all."""
+        component = fitted.fit.component
         one, all_of = (gap_intervals(fitted.gaps, b) for b in (self._bound(fitted), bound))
         for a, b in zip(order[:-1].tolist(), order[1:].tolist(), strict=True):
+            if component[a] != component[b]:
+                continue
             yield {
                 "above": self._arms[a],
                 "below": self._arms[b],

@@ -261,26 +261,17 @@ def is_ranking_separated(above: Claims) -> bool:
     return bool((above | above.T | np.eye(len(above), dtype=bool)).all())
 
 
-def tiers(
-    theta: Array, above: Claims, component: NDArray[np.int64] | None = None
-) -> NDArray[np.int64]:
+def tiers(theta: Array, above: Claims) -> NDArray[np.int64]:
     """Put models into tiers, 0 the best, (M,).
 
     In the order of strength, a tier ends behind a model if all models up to it are proved above all
     models behind it. So every model of a tier is proved above every model of all later ones, and no
     tier can be cut in two so that this holds of its parts. Two models of a tier may well be apart:
-    it is held together by others between them.
-
-    Parameters
-    ----------
-    component : (M,) tiers are of a component's models alone, and count from 0 in each
+    it is held together by others between them. Where no chain of comparisons connects all models,
+    there is one tier.
     """
+    order = np.argsort(-theta, kind="stable")
+    claims = above[np.ix_(order, order)]
     found = np.zeros(len(theta), dtype=np.int64)
-    component = np.zeros(len(theta), dtype=np.int64) if component is None else component
-    for each in np.unique(component):
-        own = np.flatnonzero(component == each)
-        order = own[np.lexsort((own, -theta[own]))]
-        claims = above[np.ix_(order, order)]
-        ends = [claims[:k, k:].all() for k in range(1, len(order))]
-        found[order[1:]] = np.cumsum(ends)
+    found[order[1:]] = np.cumsum([claims[:k, k:].all() for k in range(1, len(order))])
     return found

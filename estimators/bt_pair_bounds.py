@@ -58,15 +58,23 @@ def win_chances(wins: Array, level: float, *, is_watched: bool) -> Interval:
     return bound(wins, wins + wins.T, level)
 
 
-def proved_by_counts(wins: Array, *, level: float, is_watched: bool) -> Claims:
+def proved_by_counts(
+    wins: Array, *, level: float, is_watched: bool, even: Array | float = 0.5
+) -> Claims:
     """Say which models their own comparisons prove better than which, all pairs together at `level`.
 
     Each pair takes alpha over the number of all pairs, so that it does not matter which of them
     turn out to be separated.
+
+    Parameters
+    ----------
+    even : (M, M) the largest chance that equal models can have, whatever the first place brings: the
+        larger share of the pair's two orders
     """
     n_pairs = len(wins) * (len(wins) - 1) // 2
     alpha = (1 - level) / max(n_pairs, 1)
-    return win_chances(wins, 1 - alpha, is_watched=is_watched).lower > 0.5
+    found: Claims = win_chances(wins, 1 - alpha, is_watched=is_watched).lower > even
+    return found
 
 
 class Proved(NamedTuple):
@@ -86,6 +94,7 @@ def claims(
     is_watched: bool,
     planned_gap: float = 0.4,
     df: float = math.inf,
+    even: Array | float = 0.5,
     draws: int = 20_000,
 ) -> Proved:
     """Say which models are proved better than which, all pairs together, by gaps and by counts.
@@ -97,6 +106,7 @@ def claims(
     is_watched : the run may stop, or is looked at, along the way: confidence sequences; otherwise
         the largest |z|, for one look at an end fixed beforehand
     planned_gap : see `watched`
+    even : see `proved_by_counts`
     df : degrees of freedom of `cov` where few clusters make it: bounds of the normal law are then
         turned into those of Student's with the same tail
 
@@ -106,7 +116,8 @@ def claims(
     is_separated = np.isnan(found.se) & ~np.isnan(found.est) & ~np.eye(m, dtype=bool)
     alpha, by_counts = 1 - level, None
     if is_separated.any():
-        by_counts = proved_by_counts(wins, level=1 - COUNTS_SHARE * alpha, is_watched=is_watched)
+        level_of_counts = 1 - COUNTS_SHARE * alpha
+        by_counts = proved_by_counts(wins, level=level_of_counts, is_watched=is_watched, even=even)
         alpha *= 1 - COUNTS_SHARE
     bound: Bound
     if is_watched:

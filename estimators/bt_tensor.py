@@ -6,16 +6,19 @@ there are too few votes for that, the strengths over all categories together sta
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from estimators.bradley_terry import USUAL_GAP, GapContrast, sides_of
 from estimators.bt_inference import watched
-from estimators.bt_model import Status as PooledStatus
-from estimators.bt_model import fit_bradley_terry
+from estimators.bt_model import FEW_CLUSTERS, BradleyTerryFit, fit_bradley_terry
+from estimators.bt_strengths import Strengths, strengths
 from estimators.comparisons import Comparisons, Index, Told, criterion_of
 from estimators.intervals import Array, Interval
 from estimators.markov_model import FitStatus
@@ -52,7 +55,8 @@ class BtTensorConfig(BaseModel):
     method : `efficient`, one step from fits that leave each fold out; `whitened` and `isotropic`,
         which lean less on the model; `plug_in`, the fit itself; `forward`, one step from fits of
         earlier votes. None: efficient, or forward where intervals have to hold watched
-    misspecification : `expected` weighs comparisons by 1/propensity
+    misspecification : `expected` weighs comparisons by 1/propensity. `isotropic` weighs its steps so
+        anyway, and pairs in all categories alike
     contrast : two arms whose gap is estimated, over all categories by their items
     check, target_half_width : None follows the stop rule
     """
@@ -87,6 +91,10 @@ class _Part(NamedTuple):
 
 class BtTensor:
     """Fits strengths by category at looks, and estimates scores, means and win probabilities.
+
+    Comparisons of one item, and of items of one cluster, hang together, and errors are by clusters.
+    With less than thirty that is itself unreliable: of errors by clusters and by comparisons the larger
+    one stands then, by Student's law, and is flagged.
 
     Raises
     ------
@@ -148,28 +156,17 @@ class BtTensor:
             return (self._nothing(Status.FAILED),)
 
     def _estimated(self, table: Comparisons) -> tuple[Estimate, ...]:
-        if self._n_folds(table) < 2:
-            return self._pooled(table, None, "all votes are of one item, which can't be parted")
+        if thin := self._too_thin(table):
+            return self._pooled(table, None, thin)
         rank, choice = self._chosen(table)
         if rank is None:
             return self._pooled(table, choice)
-        fit = fit_bt_tensor(
-            table.left,
-            table.right,
-            self._context(table),
-            table.outcome,
-            shape=self._shape,
-            rank=rank,
-            order_effect=self._config.order_effect,
-            weights=self._weights(table),
-            cluster=self._study.frame.cluster[table.item],
-            rng=self._rng(1),
-        )
+        fit = self._fit(table, rank, is_clustered=True)
         if fit.status is not FitStatus.OK:
             return self._pooled(table, choice, fit.reason)
         parts = list(self._parts())
         found = self._found(fit, table, [f for part in parts for f in part.functionals])
-        interval = self._interval(found)
+        interval = self._interval(found, self._df(table))
         about = self._about(fit, found, choice, table)
         made: list[Estimate] = []
         at = 0
@@ -186,20 +183,79 @@ class BtTensor:
         stratum = self._study.frame.stratum[table.item]
         return stratum * len(self._judges) + table.judge if self._config.by_judge else stratum
 
+    def _fit(
+        self, table: Comparisons, rank: int | tuple[int, ...], *, is_clustered: bool
+    ) -> TensorFit:
+        return fit_bt_tensor(
+            table.left,
+            table.right,
+            self._context(table),
+            table.outcome,
+            shape=self._shape,
+            rank=rank,
+            order_effect=self._config.order_effect,
+            weights=self._weights_of_fit(table),
+            cluster=self._study.frame.cluster[table.item] if is_clustered else None,
+            rng=self._rng(1),
+        )
+
     def _weights(self, table: Comparisons) -> Array | None:
-        """Weigh by 1/propensity, where that is declared and known."""
-        is_known = ~np.isnan(table.propensity)
-        if self._config.misspecification != "expected" or not is_known.any():
-            return None
-        odds = 1 / table.propensity
-        mean = odds[is_known].mean()
-        weights: Array = np.where(is_known, odds, mean) / mean
-        return weights
+        """Weigh items by their weight and, where that is declared, comparisons by 1/propensity."""
+        weights: Array = self._study.frame.weight[table.item]
+        if self._config.misspecification == "expected":
+            weights = weights * _odds(table)
+        return None if (weights == weights[0]).all() else weights / weights.mean()
+
+    def _weights_of_fit(self, table: Comparisons) -> Array | None:
+        """Weigh fits as the steps from them are, where what they are the best fit of matters."""
+        is_expected = self._config.misspecification == "expected"
+        if is_expected and self._kind(table) == "isotropic":
+            return self._even(table)
+        return self._weights(table)
+
+    def _even(self, table: Comparisons) -> Array:
+        """Weigh by 1/(propensity · items of the category): all pairs in all contexts count alike.
+
+        1/propensity alone makes a category count by its items.
+        """
+        frame = self._study.frame
+        of_items = frame.weight / np.bincount(frame.stratum, frame.weight)[frame.stratum]
+        weights = of_items[table.item] * _odds(table)
+        found: Array = weights / weights.mean()
+        return found
+
+    def _kind(self, table: Comparisons) -> Method:
+        """Give the method that can be had: without all propensities nothing is known to be isotropic."""
+        if self._method == "isotropic" and np.isnan(table.propensity).any():
+            return "whitened"
+        return self._method
+
+    def _df(self, table: Comparisons) -> float:
+        """Give the degrees of freedom of errors by clusters, infinite unless these are few."""
+        n_clusters = len(np.unique(self._study.frame.cluster[table.item]))
+        is_few = n_clusters < min(FEW_CLUSTERS, len(table))
+        return max(n_clusters - 1, 1) if is_few else math.inf
 
     def _n_folds(self, table: Comparisons) -> int:
         """Give as many folds as asked, or as there are clusters of items: each is in one fold."""
         clusters = self._study.frame.cluster[table.item]
         return min(self._config.folds, len(np.unique(clusters)))
+
+    def _too_thin(self, table: Comparisons) -> str:
+        """Say which category has votes of too few items to be fitted without a fold of them."""
+        if self._method == "plug_in":
+            return ""
+        frame, n_folds = self._study.frame, self._config.folds
+        stratum, cluster = frame.stratum[table.item], frame.cluster[table.item]
+        pairs = np.unique(np.stack((stratum, cluster)), axis=1)[0]
+        n_items = np.bincount(pairs, minlength=len(frame.strata))
+        least = int(n_items.argmin())
+        if n_items[least] >= n_folds:
+            return ""
+        return (
+            f"{frame.strata[least]} has votes of {n_items[least]} items, and to leave out one fold in "
+            f"{n_folds} wants as many"
+        )
 
     def _rng(self, number: int) -> np.random.Generator:
         return self._study.seeds.spawn(Stream.BOOTSTRAP, number)
@@ -218,15 +274,14 @@ class BtTensor:
             folds=self._n_folds(table) if config.rank_by == "held_out" else 0,
             by=self._study.frame.cluster[table.item],
             order_effect=config.order_effect,
-            weights=self._weights(table),
+            weights=self._weights_of_fit(table),
             rng=self._rng(2),
         )
         return choice.rank, choice
 
-    def _parts(self) -> Iterator[_Part]:
+    def _parts(self, over: str = "over categories by their items") -> Iterator[_Part]:
         """List what is estimated, the contrast first."""
-        arms, contexts, share = self._arms, self._contexts, self._share
-        whose = "these items, judged by this panel"
+        arms, contexts, share, whose = self._arms, self._contexts, self._share, self._whose
         if self._sides is not None:
             a, b = self._sides
             label = f"{arms[a]} - {arms[b]}"
@@ -237,13 +292,13 @@ class BtTensor:
             ]
             yield _Part(
                 "difference",
-                f"gap of strengths in log-odds, over categories by their items, {whose}",
+                f"gap of strengths in log-odds, {over}, {whose}",
                 (label,),
                 (linear(label, places),),
             )
         yield _Part(
             "strengths",
-            f"strength in log-odds above the mean of the arms, over categories by their items, {whose}",
+            f"strength in log-odds above the mean of the arms, {over}, {whose}",
             arms,
             tuple(
                 linear(arm, [(a, k, w) for k, w in enumerate(share)]) for a, arm in enumerate(arms)
@@ -265,8 +320,31 @@ class BtTensor:
             tuple(win_probability(a, k, [b for b in everyone if b != a]) for a, k in cells),
         )
 
+    @property
+    def _whose(self) -> str:
+        n = len(self._study.panel)
+        return f"items like these, judged by {'this judge' if n == 1 else 'this panel'}"
+
     def _found(self, fit: TensorFit, table: Comparisons, of: Sequence[Functional]) -> Estimates:
-        match self._method:
+        """Estimate functionals; where clusters are few, the larger of two errors is each one's."""
+        found = self._stepped(fit, table, of)
+        kind, flags = self._kind(table), found.flags
+        if kind != self._method:
+            flags = (*flags, "propensity_unknown")
+        found = replace(found, method=kind, flags=flags)
+        if math.isinf(self._df(table)):
+            return found
+        alone = self._stepped(self._fit(table, fit.rank, is_clustered=False), table, of)
+        own, other = np.diag(found.covariance), np.diag(alone.covariance)
+        larger = np.sqrt(np.divide(np.fmax(own, other), own, out=np.ones_like(own), where=own > 0))
+        return replace(
+            found,
+            covariance=found.covariance * np.outer(larger, larger),
+            flags=(*flags, "few_clusters"),
+        )
+
+    def _stepped(self, fit: TensorFit, table: Comparisons, of: Sequence[Functional]) -> Estimates:
+        match self._kind(table):
             case "plug_in":
                 return fit.plug_in(*of)
             case "forward":
@@ -277,14 +355,19 @@ class BtTensor:
                     folds=self._n_folds(table),
                     by=self._study.frame.cluster[table.item],
                     kind=kind,
+                    weights=self._even(table) if kind == "isotropic" else None,
                     rng=self._rng(3),
                 )
 
-    def _interval(self, found: Estimates) -> Interval:
+    @property
+    def _law(self) -> str:
+        return "confidence sequence in information" if self._is_watched else "Wald"
+
+    def _interval(self, found: Estimates, df: float) -> Interval:
         if not self._is_watched:
-            return found.interval(self._config.confidence)
+            return found.interval(self._config.confidence, df)
         planned = self._config.target_half_width or USUAL_GAP
-        bound = watched(1, planned_gap=planned, level=self._config.confidence)
+        bound = watched(1, planned_gap=planned, level=self._config.confidence, df=df)
         half = bound.of(found.se) * found.se
         lower, upper = found.value - half, found.value + half
         is_share = found.is_probability
@@ -317,8 +400,7 @@ class BtTensor:
             lower=tuple(interval.lower[rows].tolist()),
             upper=tuple(interval.upper[rows].tolist()),
             level=config.confidence,
-            interval=f"{self._method.replace('_', ' ')}, "
-            + ("confidence sequence in information" if self._is_watched else "Wald"),
+            interval=", ".join(filter(None, (found.method.replace("_", " "), self._law))),
             watching_covered=self._is_watched,
             alpha_split="none",
             family="one contrast" if part.target == "difference" else "each name by itself",
@@ -359,43 +441,43 @@ class BtTensor:
             reason = "; ".join(
                 dict.fromkeys(each.reason for each in choice.candidates if each.reason)
             )
+        weights = self._weights(table)
         cluster = self._study.frame.cluster[table.item]
-        pooled = fit_bradley_terry(
-            table.left,
-            table.right,
-            table.outcome,
-            n_models=len(self._arms),
-            order_effect=config.order_effect,
-            weights=self._weights(table),
-            cluster=cluster,
-        )
-        cov = pooled.covariance()
-        is_known = pooled.status is PooledStatus.OK
-        nan = np.full(len(cov), np.nan)
-        estimates = Estimates(
-            names=self._arms,
-            value=pooled.theta if is_known else nan,
-            covariance=cov if is_known else np.full_like(cov, np.nan),
-            is_probability=np.zeros(len(cov), dtype=bool),
-            method="pooled",
-            n=len(table),
-            effective=pooled.ess,
-            status=FitStatus.OK if is_known else FitStatus.NOT_ESTIMABLE,
-            reason=reason,
-            flags=("pooled",),
-        )
-        part = next(part for part in self._parts() if part.target == "strengths")
-        about = {
+
+        def of(rows: NDArray[np.bool_]) -> BradleyTerryFit:
+            return fit_bradley_terry(
+                table.left[rows],
+                table.right[rows],
+                table.outcome[rows],
+                n_models=len(self._arms),
+                order_effect=config.order_effect,
+                weights=None if weights is None else weights[rows],
+                cluster=cluster[rows],
+            )
+
+        whole = strengths(of(np.ones(len(table), dtype=bool)), of, table.left, table.right)
+        about: dict[str, Json] = {
             "scale": "logit",
             "reason": reason,
             "choice": None if choice is None else _choice(choice),
         }
-        whole = slice(0, len(cov))
-        interval = self._interval(estimates)
-        made = self._made(part, estimates, interval, whole, about, table)
-        if self._sides is None:
-            return (made,)
-        return (self._nothing(Status.NOT_IDENTIFIED), made)
+        made: list[Estimate] = []
+        for part in self._parts("over all categories together"):
+            if part.target == "difference":
+                assert self._sides is not None
+                est, error = whole.gaps.est, whole.gaps.se
+                value, se = np.array([est[self._sides]]), np.array([error[self._sides]])
+            elif part.target == "strengths":
+                value, se = whole.theta, whole.se
+            else:  # of single categories nothing is known
+                continue
+            found = _apart(part, value, se, whole, n=len(table), reason=reason)
+            interval = self._interval(found, whole.df)
+            own: dict[str, Json] = {"scale": "logit"} if made else about
+            each = self._made(part, found, interval, slice(0, len(se)), own, table)
+            is_partial = found.status is FitStatus.OK and bool(np.isnan(se).any())
+            made.append(replace(each, status=Status.PARTIAL) if is_partial else each)
+        return tuple(made)
 
     def _nothing(self, status: Status) -> Estimate:
         config = self._config
@@ -419,6 +501,40 @@ class BtTensor:
             status=status,
             diagnostics={"missing_share": self._told.missing_share()},
         )
+
+
+def _odds(table: Comparisons) -> Array:
+    """Give 1/propensity, (n,); what nobody knows it of is like the mean of the others, or 1."""
+    is_known = ~np.isnan(table.propensity)
+    odds = 1 / table.propensity
+    found: Array = np.where(is_known, odds, odds[is_known].mean() if is_known.any() else 1.0)
+    return found
+
+
+def _apart(
+    part: _Part, value: Array, se: Array, pooled: Strengths, *, n: int, reason: str
+) -> Estimates:
+    """Give estimates over all categories together; what has no error has no value."""
+    is_known = ~np.isnan(se)
+    fit, flags = pooled.fit, ["pooled"]
+    if fit.n_components > 1:
+        flags.append("disconnected")
+    if fit.n_strong > fit.n_components:
+        flags.append("separated")
+    if math.isfinite(pooled.df):
+        flags.append("few_clusters")
+    return Estimates(
+        names=part.names,
+        value=np.where(is_known, value, np.nan),
+        covariance=np.diag(se**2),
+        is_probability=np.zeros(len(se), dtype=bool),
+        method="",
+        n=n,
+        effective=fit.ess,
+        status=FitStatus.OK if is_known.any() else FitStatus.NOT_ESTIMABLE,
+        reason=reason,
+        flags=tuple(flags),
+    )
 
 
 def _choice(choice: RankChoice) -> dict[str, Json]:

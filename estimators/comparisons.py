@@ -210,6 +210,32 @@ def _both_orders(of: Comparisons) -> tuple[Index, Index]:
     return order[pairs], order[pairs + 1]
 
 
+def balanced_weights(table: Comparisons, n_models: int) -> Array:
+    """Weigh comparisons so that each pair before each judge that was asked of it counts alike.
+
+    Within a judge's comparisons of a pair they weigh 1/propensity, and as the mean of these where
+    nobody knows it; the sum of each is the same. 1/propensity alone is right only while the law can
+    draw every pair and judge: once a pair has no items left, or a judge is away, all the others'
+    probabilities grow, and what is asked from then on weighs too little beside what was asked before.
+
+    Returns
+    -------
+    (n,) float64, > 0, with mean 1. Where a judge was not asked about all pairs, or not all the time,
+    no weights make up for what was not asked: pairs then count by the number of their judges.
+    """
+    low, high = np.minimum(table.left, table.right), np.maximum(table.left, table.right)
+    cells, cell = np.unique((table.judge * n_models + low) * n_models + high, return_inverse=True)
+    is_known = ~np.isnan(table.propensity)
+    odds = np.ones(len(table))
+    odds[is_known] = 1 / table.propensity[is_known]
+    n_known = np.bincount(cell[is_known], minlength=len(cells))
+    sums = np.bincount(cell[is_known], odds[is_known], minlength=len(cells))
+    means = np.divide(sums, n_known, out=np.ones(len(cells)), where=n_known > 0)
+    odds = np.where(is_known, odds, means[cell])
+    weights: Array = odds / np.bincount(cell, odds, minlength=len(cells))[cell]
+    return weights * len(table) / max(len(cells), 1)
+
+
 class JudgeRow(NamedTuple):
     """How one judge compares."""
 

@@ -14,6 +14,8 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import connected_components
 from scipy.special import chdtrc
 
 from estimators.disagreement import precision_mean
@@ -99,30 +101,59 @@ def _square(lean: Mapping[Hashable, float]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PooledQualities:
-    """Qualities of items over judges, each above the mean of those that its judge rated.
+    """Qualities of items over judges, each above the mean of its part.
 
     Attributes
     ----------
     items : (v,) ascending
-    value : (v,) mean over judges, logits
+    value : (v,) mean over judges, logits; nan for an item that nothing connects with another
     cov : (v, v) of their errors
-    is_connected : chains of common batches connect all items of each judge; else differences rest
-        on what is assumed of batch effects
+    component : (v,) which items batches connect, of whichever judge; 0 is the largest part.
+        Between parts a difference would rest on what is assumed of batch effects and judges
     """
 
     items: tuple[Hashable, ...]
     value: Array
     cov: Array
-    is_connected: bool
+    component: NDArray[np.int64]
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether all items can be compared."""
+        return not self.component.any()
+
+    def contrast(self, weights: Mapping[Hashable, float]) -> Contrast:
+        """Estimate Σ w quality, and test that it is 0; across parts it is not estimable."""
+        w = np.array([float(weights.get(item, 0.0)) for item in self.items])
+        levels = np.bincount(self.component, w)
+        if np.abs(levels).max(initial=0.0) > 1e-9 * np.abs(w).sum():
+            reason = "it compares items that no batches of any judge connect"
+            return Contrast(np.nan, np.nan, np.nan, np.nan, FitStatus.NOT_ESTIMABLE, reason)
+        at = np.flatnonzero(w)
+        est, variance = (
+            float(w[at] @ self.value[at]),
+            float(w[at] @ self.cov[np.ix_(at, at)] @ w[at]),
+        )
+        if not variance > 0:
+            reason = "it has no weight on any item"
+            return Contrast(est, np.nan, np.nan, np.nan, FitStatus.NOT_ESTIMABLE, reason)
+        return wald(est, float(np.sqrt(variance)))
 
 
 def pool_qualities(fits: Sequence[MarkovFit]) -> PooledQualities:
     """Take the mean of judges' qualities, weighted by how much each judge's ratings say on the whole.
 
+    A judge's qualities stand above a level of its own, and who rated other items has another mean
+    of them. So qualities q and one offset a judge are fitted together, by least squares of
+    w_j (theta_ji - a_j - q_i)²: judges meet in the items that both have rated. Where all have rated
+    all, that is the weighted mean of qualities above each judge's mean. Items of a judge that none
+    of its batches connects have offsets of their own.
+
     A judge's weight is its mean precision over items, the same for all items that it rated, so that
     the mean of a difference is the difference of the means, also where judges see items
-    differently. Weights of its own for each item would follow the estimates: the more extreme one
-    comes out, the larger is its error, and the pool would be drawn inwards.
+    differently. Weights of its own for each item, and those of its whole covariance, would follow
+    the estimates: the more extreme one comes out, the larger is its error, and the pool would be
+    drawn inwards.
 
     Parameters
     ----------
@@ -130,33 +161,56 @@ def pool_qualities(fits: Sequence[MarkovFit]) -> PooledQualities:
     """
     used = [fit for fit in fits if not fit.reason]
     items = tuple(sorted({item for fit in used for item in fit.items}))  # type: ignore[type-var]
-    place = {item: i for i, item in enumerate(items)}
-    of_ratings = np.zeros((len(used), len(items), len(items)))
-    lean, value = of_ratings.copy(), np.zeros((len(used), len(items)))
-    weight = value.copy()
-    for j, fit in enumerate(used):
+    place, n = {item: i for i, item in enumerate(items)}, len(items)
+    at = [np.array([place[item] for item in fit.items], dtype=np.int64) for fit in used]
+    normal, own = np.zeros((n, n)), [_weighed(fit) for fit in used]
+    for where, weighed in zip(at, own, strict=True):
+        normal[np.ix_(where, where)] += weighed
+    component = _parts(normal)
+    size = np.bincount(component)[component] if n else np.zeros(0)
+    # The normal equations leave each part's level open: their inverse is that above its mean.
+    level = (component[:, None] == component) / np.maximum(size, 1)
+    scale = float(np.trace(normal)) / max(n, 1) or 1.0
+    solved = (np.linalg.inv(normal / scale + level) - level) / scale
+    value, cov, shared = np.zeros(n), np.zeros((n, n)), np.zeros((n, n))
+    for fit, where, weighed in zip(used, at, own, strict=True):
         v = len(fit.items)
-        at = np.array([place[item] for item in fit.items], dtype=np.int64)
-        centre = np.eye(v) - 1 / v
-        towards = centre @ fit.cov[:v, :v]
-        whole = towards @ centre
+        taken = solved[:, where] @ weighed
+        towards = taken @ fit.cov[:v, :v]
+        value += taken @ fit.theta
+        cov += towards @ taken.T
         if fit.prior.items is not None:
-            lean[j][np.ix_(at, at)] = towards @ centre / fit.prior.items
-        of_ratings[j][np.ix_(at, at)] = whole
-        of_ratings[j] -= lean[j] @ lean[j].T
-        value[j, at] = centre @ fit.theta
-        weight[j, at] = np.mean(1 / np.diag(whole)) if v > 1 else 0.0
-    with np.errstate(invalid="ignore"):  # one item alone has no quality above the mean
-        weight = weight / weight.sum(axis=0)
-    scaled = weight[:, :, None] * lean
-    shared = scaled.sum(axis=0)
-    own = np.einsum("ji,jik,jk->ik", weight, of_ratings, weight)
-    return PooledQualities(
-        items=items,
-        value=(weight * value).sum(axis=0),
-        cov=own + shared @ shared.T,
-        is_connected=not any(fit.component.any() for fit in used),
-    )
+            lean = (towards - towards.mean(axis=1, keepdims=True)) / fit.prior.items
+            cov -= lean @ lean.T
+            shared[:, where] += lean
+    cov += shared @ shared.T
+    is_alone = size == 1
+    value[is_alone] = cov[is_alone] = cov[:, is_alone] = np.nan
+    return PooledQualities(items=items, value=value, cov=cov, component=component)
+
+
+def _weighed(fit: MarkovFit) -> Array:
+    """Give what a judge adds to the normal equations of the items: w (1 - mean) in each part."""
+    v = len(fit.items)
+    found = np.zeros((v, v))
+    for part in np.flatnonzero(np.bincount(fit.component) > 1):
+        block = np.ix_(*[np.flatnonzero(fit.component == part)] * 2)
+        centre = np.eye(len(block[0])) - 1 / len(block[0])
+        variance = np.diag(centre @ fit.cov[:v, :v][block] @ centre)
+        found[block] = np.mean(1 / variance) * centre
+    return found
+
+
+def _parts(normal: Array) -> NDArray[np.int64]:
+    """Number the parts of items that are connected, the largest first, then by their first item."""
+    if not len(normal):
+        return np.zeros(0, dtype=np.int64)
+    _, part = connected_components(normal != 0, directed=False)
+    size, first = np.bincount(part), np.unique(part, return_index=True)[1]
+    rank = np.empty(len(size), dtype=np.int64)
+    rank[np.lexsort((first, -size))] = np.arange(len(size))
+    found: NDArray[np.int64] = rank[part]
+    return found
 
 
 def holm(p: Mapping[str, float]) -> dict[str, float]:

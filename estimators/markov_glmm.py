@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -26,12 +27,12 @@ from estimators.judge_pool import (
     pool_qualities,
 )
 from estimators.markov_inference import (
+    SCALES,
     Inference,
-    PriorSensitivity,
+    at_scales,
     group_contrast,
     group_weights,
     position_profile,
-    prior_sensitivity,
     sandwich,
     welch,
 )
@@ -124,6 +125,11 @@ class _Course:
         last = min(n_done, self.n_batches)
         found = list(range(self.per_look, last + 1, self.per_look))
         return found if last < self.n_batches or found[-1:] == [last] else [*found, last]
+
+
+_UNPLANNED = _Course(n_batches=100, per_look=10)
+"""What a sequence expects where nothing is planned: ten times what the first ten batches of each
+judge say. A wrong guess makes it wider, not wrong."""
 
 
 class _Interval(NamedTuple):
@@ -252,19 +258,27 @@ class MarkovGlmm:
         )
         half = interval.factor * found.se if is_known else math.nan
         first, second = self._sides
+        rated = _rated_by_any(fits, self._sides)
+        n_rated = sum(map(len, rated))
         label = f"{config.contrast.group or config.contrast.arm} - {config.contrast.baseline}"  # type: ignore[union-attr]
         rows, flags = [], set[str]()
-        scaled = _by_scale(fits, (first, second))
-        if scaled is None or not self._is_conclusive(fits, (first, second), scaled):
+        scaled = _by_scale(fits, self._sides)
+        if scaled is None or not self._is_conclusive(fits, scaled, found, n_done):
             flags.add("prior_inconclusive")
         for judge, (name, fit) in enumerate(zip(names, fits, strict=True)):
             if fit is None:
                 continue
-            sensitivity = (scaled or {}).get(judge)
+            sensitivity = (scaled or {}).get(judge, ())
             rows.append(self._row(name, fit, first, second, flags, sensitivity))
         # A judge that says the same of most units, whatever comes before, can't tell groups apart.
         is_saturated = bool(rows) and all(row["saturated"] for row in rows)
         is_open = is_saturated or "prior_inconclusive" in flags
+        if n_rated < len(first) + len(second):
+            flags.add("items_unrated")
+            # The mean of these items holds those that nobody has rated: wherever they lie, they move
+            # it, and nothing here says where that is. A claim about items like these rests on a
+            # sample of them; what orders or money leave out makes it smaller, not another one.
+            is_open |= config.inference == "panel"
         if pooled.disagree:
             flags.add("contrast_differs_by_judge")
         if found.prior_sensitive:
@@ -285,12 +299,13 @@ class MarkovGlmm:
             watching_covered=interval.holds_watched,
             alpha_split="none",
             family="one contrast",
-            n_items=len(first) + len(second),
+            n_items=n_rated,
             n_answers=self._n_answers(n_done),
             status=Status.OK if is_known and not is_open else Status.NOT_IDENTIFIED,
             flags=tuple(sorted(flags)),
             diagnostics={
                 "scale": "logit",
+                "unrated": self._unrated([*first, *second], {*rated[0], *rated[1]}),
                 "z": found.z,
                 "p": found.p,
                 "judges": rows,
@@ -322,56 +337,72 @@ class MarkovGlmm:
         return looks[-1] * n_judges if looks else n_told
 
     def _pooled(self, fits: Sequence[MarkovFit | None]) -> PooledContrast:
-        """Pool the judges' contrasts.
+        """Pool the judges' contrasts, all of the units that some judge has rated.
 
-        Items are the same for all judges: for items like these the sample is that of their qualities
-        over judges, not one sample a judge.
+        A judge that lacks one of these has no such contrast: its own is that of other units. Then
+        the contrast is that of the qualities over judges. For items like these it always is: items
+        are the same for all judges, so the sample is that of their qualities, not one a judge.
         """
         assert self._sides is not None
-        how = Inference(self._config.inference)
+        how, sides = Inference(self._config.inference), _rated_by_any(fits, self._sides)
         found: dict[str, Contrast] = {}
         p: dict[str, float] = {}
+        used = [fit for fit in fits if fit is not None and not fit.reason]
         for panelist, fit in zip(self._study.panel, fits, strict=True):
             if fit is None:
                 found[panelist.name] = _unknown("it rated nothing, or its fit found no maximum")
                 continue
-            first, second = _rated(fit, self._sides)
-            if first and second:
+            own = first, second = _rated(fit, self._sides)
+            if not (first and second):
+                found[panelist.name] = _unknown("a group has no rated items")
+            elif own != sides and not fit.reason:
+                found[panelist.name] = _unknown("it lacks items that another judge has rated")
+            else:
                 found[panelist.name] = group_contrast(fit, first, second)
                 p[panelist.name] = group_contrast(fit, first, second, how).p
-            else:
-                found[panelist.name] = _unknown("a group has no rated items")
         pool = pool_judges(found)
-        if how is Inference.PANEL or not _is_known(pool.pooled):
+        is_shared = all(_rated(fit, self._sides) == sides for fit in used)
+        if not (used and all(sides)) or (how is Inference.PANEL and is_shared):
             return pool
-        pooled = pool_qualities([fit for fit in fits if fit is not None])
-        value = dict(zip(pooled.items, pooled.value.tolist(), strict=True))
-        a, b = (np.array([value[u] for u in side if u in value]) for side in self._sides)
-        sample = welch(a, b)._replace(prior_sensitive=pool.pooled.prior_sensitive)
-        return replace(pool, pooled=sample, holm=holm({name: p[name] for name in pool.holm}))
+        qualities = pool_qualities(used)
+        pooled = qualities.contrast(group_weights(*sides))
+        if how is Inference.ITEMS and _is_known(pooled):
+            value = dict(zip(qualities.items, qualities.value.tolist(), strict=True))
+            pooled = welch(*(np.array([value[unit] for unit in side]) for side in sides))
+        is_sensitive = any(fit.unanimous.keys() & {*sides[0], *sides[1]} for fit in used)
+        return replace(
+            pool,
+            pooled=pooled._replace(prior_sensitive=is_sensitive),
+            holm=holm({name: p[name] for name in pool.holm}),
+        )
 
     def _is_conclusive(
         self,
         fits: Sequence[MarkovFit | None],
-        sides: tuple[Sequence[int], Sequence[int]],
-        scaled: Mapping[int, PriorSensitivity],
+        scaled: Mapping[int, Sequence[MarkovFit]],
+        found: Contrast,
+        n_done: int,
     ) -> bool:
-        """Say whether the pool's verdict is the same at all scales of the penalty.
+        """Say whether the interval finds the same at all scales of the penalty.
 
-        The pool's, not each judge's: its error holds what the penalty does to all of them alike.
+        That of the pool, not of each judge: its error holds what the penalty does to all of them
+        alike. And that which is declared: a test at another level would answer another question.
         """
-        alpha, verdicts = 1 - self._config.confidence, set[float]()
-        for k in range(len(next(iter(scaled.values())).scales) if scaled else 0):
-            found: dict[str, Contrast] = {}
-            for judge, fit in enumerate(fits):
-                above, below = _rated(fit, sides) if fit is not None else ([], [])
-                if judge in scaled:
-                    found[str(judge)] = scaled[judge].contrasts[k]
-                elif fit is not None and above and below:
-                    found[str(judge)] = group_contrast(fit, above, below)
-            pooled = pool_judges(found).pooled
-            verdicts.add(math.copysign(1.0, pooled.est) if pooled.p < alpha else 0.0)
-        return len(verdicts) <= 1
+        if not (scaled and _is_known(found)):
+            return True
+        verdicts = {self._sign(found, n_done)}
+        for k in range(len(SCALES)):
+            again = [scaled[j][k] if j in scaled else fit for j, fit in enumerate(fits)]
+            verdicts.add(self._sign(self._pooled(again).pooled, n_done))
+        return len(verdicts) == 1
+
+    def _sign(self, found: Contrast, n_done: int) -> int:
+        """Give the sign of a contrast whose interval is on one side of 0; else 0."""
+        if not (
+            _is_known(found) and abs(found.est) > self._interval(found, n_done).factor * found.se
+        ):
+            return 0
+        return 1 if found.est > 0 else -1
 
     def _interval(self, found: Contrast, n_done: int) -> _Interval:
         """Say how many standard errors the interval is wide, and by which method."""
@@ -385,18 +416,10 @@ class MarkovGlmm:
             case _:
                 method, is_watched = "Wald", False
         if self._config.inference == "items":
-            bound = self._of_few_items(bound)
+            # The bound at as small an error of Student's law: the items' spread is estimated too.
+            bound = float(-stdtrit(found.df, ndtr(-bound))) if math.isfinite(bound) else bound
             method = f"{method}, Welch over items" if is_watched else "Welch over items"
         return _Interval(bound, method, is_watched)
-
-    def _of_few_items(self, bound: float) -> float:
-        """Widen a bound of the normal law to Student's: the items' spread is estimated too.
-
-        Welch's degrees of freedom are at least those of the smaller group.
-        """
-        assert self._sides is not None
-        fewest = min(map(len, self._sides)) - 1
-        return float(-stdtrit(fewest, ndtr(-bound))) if math.isfinite(bound) else bound
 
     def _bound(
         self, n_done: int, information: float, at: Callable[[int], float], alpha: float
@@ -410,7 +433,8 @@ class MarkovGlmm:
                 looks = self._boundary(n_done, at, alpha)
                 return looks[-1] if looks else math.inf
             case "anytime":
-                return sequence_bound(information, 1 - alpha, self._planned(information, at))
+                planned = self._planned(n_done, at)
+                return sequence_bound(information, 1 - alpha, planned) if planned else math.inf
             case _:
                 return float(-ndtri(alpha / 2))
 
@@ -437,16 +461,17 @@ class MarkovGlmm:
         found = self._contrast_at(n_told)
         return 1 / found.se**2 if _is_known(found) else 0.0
 
-    def _planned(self, information: float, at: Callable[[int], float]) -> float:
-        """Expect the information of the planned end from that of the first look."""
-        if self._course is None:
-            return information
-        n_judges = len(self._study.panel)
-        first = self._course.per_look
-        if len(self._batches) < first * n_judges:
-            return information * self._course.n_batches * n_judges / len(self._batches)
-        seen = at(first * n_judges) or information
-        return seen * self._course.n_batches / first
+    def _planned(self, n_done: int, at: Callable[[int], float]) -> float:
+        """Expect the information of the planned end from that of the first look; 0: none yet.
+
+        It stays what it is from then on: a sequence that is tuned anew at each look is a constant
+        bound, which looks pass sooner or later. Nothing is claimed before that look.
+        """
+        course, n_judges = self._course or _UNPLANNED, len(self._study.panel)
+        for n in course.looks(n_done // n_judges):
+            if (seen := at(n * n_judges)) > 0:
+                return seen * course.n_batches / n
+        return 0.0
 
     def _looks_so_far(self, n_done: int) -> list[Json]:
         if self._config.check != "group_sequential" or self._course is None:
@@ -475,7 +500,7 @@ class MarkovGlmm:
         first: Sequence[int],
         second: Sequence[int],
         flags: set[str],
-        scaled: PriorSensitivity | None,
+        scaled: Sequence[MarkovFit],
     ) -> dict[str, Json]:
         """Say what one judge's fit says, and what raw verdicts would have said."""
         row = self._about(name, fit, flags)
@@ -487,12 +512,11 @@ class MarkovGlmm:
         limit = naive_limit(fit, above, below) if not fit.reason else None
         if limit is not None and limit.warns:
             flags.add("naive_biased")
-        sensitivity: list[Json] = []
-        if scaled is not None:
-            sensitivity = [
-                {"scale": scale, "est": one.est, "se": one.se, "p": one.p}
-                for scale, one in zip(scaled.scales, scaled.contrasts, strict=True)
-            ]
+        again = [each.contrast(group_weights(above, below)) for each in scaled]
+        sensitivity: list[Json] = [
+            {"scale": scale, "est": one.est, "se": one.se, "p": one.p}
+            for scale, one in zip(SCALES, again, strict=bool(again))
+        ]
         return row | {
             "contrast": {"est": own.est, "se": own.se, "z": own.z, "p": own.p},
             "naive": {"est": naive.est, "se": naive.se, "z": naive.z, "p": naive.p},
@@ -536,8 +560,15 @@ class MarkovGlmm:
                 flags.add("naive_ranking_unsafe")
         pooled = self._qualities_at(len(self._batches))
         value, se = np.full(n_units, np.nan), np.full(n_units, np.nan)
-        there = np.asarray(pooled.items, dtype=np.int64)
-        value[there], se[there] = pooled.value, np.sqrt(np.diag(pooled.cov))
+        # Above the mean of these items is a comparison with all of them: of the largest part's.
+        is_first = pooled.component == 0
+        there = np.asarray(pooled.items, dtype=np.int64)[is_first]
+        value[there], se[there] = pooled.value[is_first], np.sqrt(np.diag(pooled.cov)[is_first])
+        rated = {unit for fit in fits if fit is not None and not fit.reason for unit in _shown(fit)}
+        if len(rated) < n_units:
+            flags.add("items_unrated")
+        if rated - {*there.tolist()}:
+            flags.add("items_unconnected")
         half = float(-ndtri((1 - config.confidence) / 2)) * se
         n_known = int(np.isfinite(se).sum())
         status = Status.OK if n_known == n_units else Status.PARTIAL if n_known else Status.EMPTY
@@ -573,12 +604,10 @@ class MarkovGlmm:
     def _qualities_at(self, n_told: int) -> PooledQualities:
         """Pool the units' qualities after so many told questions."""
         if n_told not in self._qualities:
-            fits = self._at(n_told)
-            if (
-                self._config.check != "group_sequential"
-            ):  # of other looks only the first is read again
-                first = self._course.per_look * len(self._study.panel) if self._course else None
-                self._qualities = {n: q for n, q in self._qualities.items() if n == first}
+            fits, n_judges = self._at(n_told), len(self._study.panel)
+            looks = (self._course or _UNPLANNED).looks(n_told // n_judges)
+            again = {n * n_judges for n in looks}  # planned looks alone are read again
+            self._qualities = {n: q for n, q in self._qualities.items() if n in again}
             self._qualities[n_told] = pool_qualities([fit for fit in fits if fit is not None])
         return self._qualities[n_told]
 
@@ -628,9 +657,8 @@ class MarkovGlmm:
         pooled = self._qualities_at(n_told)
         if first not in pooled.items or second not in pooled.items:
             return 0.0
-        w = np.array([(unit == first) - (unit == second) for unit in pooled.items], dtype=float)
-        variance = float(w @ pooled.cov @ w)
-        return 1 / variance if variance > 0 else 0.0
+        found = pooled.contrast({first: 1.0, second: -1.0})
+        return 1 / found.se**2 if _is_known(found) else 0.0
 
     def _about(self, name: str, fit: MarkovFit, flags: set[str]) -> dict[str, Json]:
         """Say what a judge is like: its memory, its spread, what it can't tell apart."""
@@ -671,6 +699,10 @@ class MarkovGlmm:
         """Count the verdicts, or those of the first told questions."""
         told = self._batches[:n_told]
         return sum(1 for _, rows in told for *_, y in rows if y is not None and y == y)  # noqa: PLR0124  # nan
+
+    def _unrated(self, of: Sequence[int], rated: AbstractSet[Hashable]) -> list[Json]:
+        """Name the units that no judge has rated, as far as they are listed."""
+        return [self._names[unit] for unit in of if unit not in rated][:_LISTED]
 
     def _missing(self) -> dict[str, Json]:
         n_told = len(self._batches)
@@ -737,32 +769,48 @@ def _sides(
 
 def _by_scale(
     fits: Sequence[MarkovFit | None], sides: tuple[Sequence[int], Sequence[int]]
-) -> dict[int, PriorSensitivity] | None:
-    """Give the contrasts that touch unanimous units at other scales of the penalty, by judge.
+) -> dict[int, tuple[MarkovFit, ...]] | None:
+    """Fit judges with unanimous units on a side at other scales of the penalty, by judge.
 
     None where a weaker penalty leaves a direction open.
     """
-    found = {}
-    for judge, fit in enumerate(fits):
-        above, below = _rated(fit, sides) if fit is not None else ([], [])
-        if fit is None or not (above and below):
-            continue
-        weights = group_weights(above, below)
-        try:
-            if fit.contrast(weights).prior_sensitive and not fit.reason:
-                found[judge] = prior_sensitivity(fit, weights)
-        except DidNotConverge:
-            return None
-    return found
+    compared = {*sides[0], *sides[1]}
+    try:
+        return {
+            judge: at_scales(fit)
+            for judge, fit in enumerate(fits)
+            if fit is not None and not fit.reason and fit.unanimous.keys() & compared
+        }
+    except DidNotConverge:
+        return None
 
 
 def _rated(
     fit: MarkovFit, sides: tuple[Sequence[int], Sequence[int]]
 ) -> tuple[list[Hashable], list[Hashable]]:
     """Keep the units of each side that a judge has rated."""
-    rated = set(fit.items)
+    return _kept(_shown(fit), sides)
+
+
+def _rated_by_any(
+    fits: Sequence[MarkovFit | None], sides: tuple[Sequence[int], Sequence[int]]
+) -> tuple[list[Hashable], list[Hashable]]:
+    """Keep the units of each side that some judge has rated whose fit can be read."""
+    there = [fit for fit in fits if fit is not None]
+    used = [fit for fit in there if not fit.reason] or there
+    return _kept({unit for fit in used for unit in _shown(fit)}, sides)
+
+
+def _kept(
+    rated: AbstractSet[Hashable], sides: tuple[Sequence[int], Sequence[int]]
+) -> tuple[list[Hashable], list[Hashable]]:
     first, second = ([unit for unit in side if unit in rated] for side in sides)
     return list(first), list(second)
+
+
+def _shown(fit: MarkovFit) -> set[Hashable]:
+    """Give the units with a rating; others were shown, and refused or not read."""
+    return {fit.items[i] for i in np.flatnonzero(fit.data.shown.any(axis=0)).tolist()}
 
 
 def _predicted(fit: MarkovFit, rng: np.random.Generator) -> dict[str, Json] | None:
@@ -801,6 +849,7 @@ def _predicted(fit: MarkovFit, rng: np.random.Generator) -> dict[str, Json] | No
 ENOUGH_TO_SPLIT = 30
 """Batches of a judge from which on a third of them is predicted from the others."""
 
+_LISTED = 20
 _MOST_PREDICTED = 20_000
 _COPIES = 400
 

@@ -104,7 +104,7 @@ def welch(first: Array, second: Array) -> Contrast:
         return Contrast(est, np.nan, np.nan, np.nan, FitStatus.NOT_ESTIMABLE, reason)
     df = float(parts.sum() ** 2 / (parts**2 / [len(first) - 1, len(second) - 1]).sum())
     t = est / se
-    return Contrast(est, se, t, float(2 * stdtr(df, -abs(t))))
+    return Contrast(est, se, t, float(2 * stdtr(df, -abs(t))), df=df)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -373,17 +373,31 @@ class PriorSensitivity(NamedTuple):
         return len(verdicts) == 1
 
 
-def prior_sensitivity(
-    fit: MarkovFit, weights: Weights, scales: tuple[float, ...] = (3.0, 5.0, 10.0)
-) -> PriorSensitivity:
-    """Refit with other scales of the penalty, for a contrast that touches unanimous items."""
-    w = fit.weights(weights)
-    fits = [
+SCALES = (3.0, 5.0, 10.0)
+"""Scales of the penalty, in logits, at which what rests on unanimous items is fitted again."""
+
+
+def at_scales(fit: MarkovFit, scales: tuple[float, ...] = SCALES) -> tuple[MarkovFit, ...]:
+    """Fit the same ratings with these scales of the penalty.
+
+    Raises
+    ------
+    DidNotConverge
+        The iteration found no maximum at one of them.
+    """
+    return tuple(
         fit
         if scale == fit.penalty
         else fit_sequences(fit.source, lags=fit.lags, quadrature=fit.quadrature, penalty=scale)
         for scale in scales
-    ]
+    )
+
+
+def prior_sensitivity(
+    fit: MarkovFit, weights: Weights, scales: tuple[float, ...] = SCALES
+) -> PriorSensitivity:
+    """Refit with other scales of the penalty, for a contrast that touches unanimous items."""
+    w, fits = fit.weights(weights), at_scales(fit, scales)
     return PriorSensitivity(
         scales,
         tuple(each.contrast(w) for each in fits),

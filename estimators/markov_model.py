@@ -73,6 +73,8 @@ class Contrast(NamedTuple):
     `lean` is what the penalty does to `est`, by item: with qualities that lie as far from their mean
     as its scale says, est is off by Σ lean_i u_i, u_i ~ N(0, 1). Its squares are a part of se², the
     part that judges who rate the same items share; see `judge_pool`.
+
+    `df` are the degrees of freedom of Student's law that `p` is from; infinite for the normal law.
     """
 
     est: float
@@ -83,6 +85,7 @@ class Contrast(NamedTuple):
     reason: str = ""
     prior_sensitive: bool = False
     lean: Mapping[Hashable, float] = MappingProxyType({})
+    df: float = math.inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -136,14 +136,15 @@ def root(cov: Array) -> Array:
 def largest_z(error: Array, se: Array) -> Array:
     """Give the largest |z| over all pairs in each draw, (draws,); nan for `se` leaves a pair out.
 
-    It takes a row of pairs at a time.
+    It takes one item against all later ones at a time, along draws that lie side by side.
     """
+    rows = np.ascontiguousarray(error.T)
+    per_se = np.where(np.isnan(se), 0.0, 1 / np.where(np.isnan(se), 1.0, se))
     largest = np.zeros(len(error))
-    for i in range(len(se)):
-        pairs = np.flatnonzero(~np.isnan(se[i]))
-        if len(pairs):
-            z = np.abs(error[:, i, None] - error[:, pairs]) / se[i, pairs]
-            largest = np.maximum(largest, z.max(axis=1))
+    for i in range(len(se) - 1):
+        z = rows[i + 1 :] - rows[i]
+        z *= per_se[i, i + 1 :, None]
+        np.maximum(largest, np.abs(z, out=z).max(axis=0), out=largest)
     return largest
 
 

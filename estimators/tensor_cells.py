@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from estimators.intervals import Array
+from estimators.tensor_dense import product
 
 Integers = NDArray[np.int64]
 
@@ -56,7 +57,7 @@ class Cells:
 
     def log_likelihood(self, eta: Array) -> float:
         """Sum w (y eta - log(1 + e^eta)); with ties a quasi-likelihood."""
-        return float(self.won @ eta - self.weight @ np.logaddexp(0.0, eta))
+        return float((self.won * eta - self.weight * np.logaddexp(0.0, eta)).sum())
 
     def score(self, eta: Array) -> Array:
         """Sum w (y - p) by cell, (c,)."""
@@ -249,7 +250,7 @@ class Tangent(NamedTuple):
 
     def pulled(self, cells: Cells, of_cells: Array) -> Array:
         """Sum v x over cells, in coordinates: Q'(e_left - e_right), and 1 for gamma."""
-        inner: Array = self.basis.T @ cells.contrast(of_cells).reshape(-1)
+        inner = product(cells.contrast(of_cells).reshape(1, -1), self.basis)[0]
         return np.append(inner, of_cells.sum()) if self.has_order else inner
 
     def rows(self, cells: Cells, directions: Array | None = None) -> Array:
@@ -278,8 +279,8 @@ class Tangent(NamedTuple):
         """
         d = self.basis.shape[1]
         q = self.basis.reshape(cells.n_models, cells.n_contexts, d).transpose(1, 0, 2)
-        spread = cells.laplacians(of_cells) @ q
-        inner = q.reshape(-1, d).T @ spread.reshape(-1, d)
+        spread = [product(own, x) for own, x in zip(cells.laplacians(of_cells), q, strict=True)]
+        inner = product(q.reshape(-1, d).T, np.concatenate(spread))
         inner = (inner + inner.T) / 2
         if not self.has_order:
             return inner
@@ -291,5 +292,5 @@ class Tangent(NamedTuple):
 
     def gradients(self, of: Array) -> Array:
         """Bring gradients by entries, (q, n_models · n_contexts), into coordinates, (q, size)."""
-        inner: Array = of @ self.basis
+        inner = product(of, self.basis)
         return np.pad(inner, ((0, 0), (0, int(self.has_order))))

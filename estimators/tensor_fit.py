@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import expit
 
 from estimators.intervals import Array
 from estimators.tensor_cells import Cells, Tangent
+from estimators.tensor_dense import apply, inverse_root, product, solved, whitener
 from estimators.tensor_tangent import TuckerPoint, dimension, hosvd
 from orchestrator.core.errors import DidNotConverge
 
@@ -142,7 +143,7 @@ def climb(cells: Cells, point: TuckerPoint, *, ridge: float, order_effect: bool)
     gamma, top = 0.0, None
     tensor = point.tensor.reshape(flat)
     eta = cells.eta(tensor, gamma)
-    objective = cells.log_likelihood(eta) - ridge / 2 * float(np.vdot(tensor, tensor))
+    objective = cells.log_likelihood(eta) - ridge / 2 * float((tensor * tensor).sum())
     for n in range(_MOST_STEPS + 1):
         tangent = Tangent(point.basis(), order_effect)
         p = expit(eta)
@@ -167,7 +168,7 @@ def climb(cells: Cells, point: TuckerPoint, *, ridge: float, order_effect: bool)
             step = _ascent(curvature, point.bending(upward.reshape(point.shape)), gradient)
         except LinAlgError:
             break
-        along = tangent.basis @ step[: tangent.basis.shape[1]]
+        along = apply(tangent.basis, step[: tangent.basis.shape[1]])
         longest = max(float(np.abs(along).max()), abs(float(step[-1])) * order_effect)
         size = min(1.0, _LONGEST_STEP / longest)
         slope, slack = float(gradient @ step), 1e-13 * (1 + abs(objective))
@@ -177,7 +178,7 @@ def climb(cells: Cells, point: TuckerPoint, *, ridge: float, order_effect: bool)
             new_tensor = new.tensor.reshape(flat)
             new_eta = cells.eta(new_tensor, new_gamma)
             reached = cells.log_likelihood(new_eta)
-            reached -= ridge / 2 * float(np.vdot(new_tensor, new_tensor))
+            reached -= ridge / 2 * float((new_tensor * new_tensor).sum())
             if reached >= objective + 1e-4 * size * slope - slack:
                 break
             size /= 2
@@ -205,16 +206,15 @@ def _ascent(curvature: Array, bending: Array, gradient: Array) -> Array:
     d = len(bending)
     exact[:d, :d] -= bending
     try:
-        step: Array = cho_solve(cho_factor(exact), gradient)
+        white = whitener(exact)
     except LinAlgError:
-        lower = cholesky(curvature, lower=True)
-        inner = solve_triangular(lower, exact, lower=True)
-        inner = solve_triangular(lower, inner.T, lower=True)
-        sizes, directions = np.linalg.eigh((inner + inner.T) / 2)
-        sizes = np.maximum(np.abs(sizes), _LEAST_BEND)
-        along = directions.T @ solve_triangular(lower, gradient, lower=True)
-        step = solve_triangular(lower, directions @ (along / sizes), lower=True, trans=1)
-    return step
+        white = whitener(curvature)
+        relative = product(product(white, exact), white.T)
+        # The root of a square is the size of each eigenvalue.
+        square = product(relative, relative.T) + _LEAST_BEND**2 * np.eye(len(exact))
+        along = apply(inverse_root(square), apply(white, gradient))
+        return apply(white.T, along)
+    return apply(white.T, apply(white, gradient))
 
 
 def by_context(cells: Cells, *, ridge: float, steps: int = 50) -> Array:
@@ -235,7 +235,7 @@ def by_context(cells: Cells, *, ridge: float, steps: int = 50) -> Array:
         p = expit(eta)
         curvature = cells.laplacians(cells.weight * p * (1 - p)) + ridge * np.eye(m)
         gradient = cells.contrast(cells.score(eta)) - ridge * found
-        step = np.linalg.solve(curvature, gradient.T[:, :, None])[:, :, 0].T
+        step = np.stack([solved(*each) for each in zip(curvature, gradient.T, strict=True)], axis=1)
         longest = np.abs(step).max(axis=0)
         found = found + step * np.minimum(1.0, _LONGEST_STEP / np.maximum(longest, 1e-300))
         if longest.max() < 1e-9:

@@ -6,14 +6,16 @@ in C order. Columns of the tensor sum to zero, so that a gradient counts only up
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, logit, ndtri
+from scipy.special import expit, logit
 
+from estimators.bt_pair_bounds import student
 from estimators.intervals import Array, Interval
 from estimators.markov_model import FitStatus
 
@@ -190,14 +192,19 @@ class Estimates:
         found: Array = np.sqrt(np.diag(self.covariance))
         return found
 
-    def interval(self, level: float = 0.95) -> Interval:
+    def interval(self, level: float = 0.95, df: float = math.inf) -> Interval:
         """Bound each functional for itself, (q,) lower and upper; nan where the status is not ok.
+
+        By Student's law with `df` degrees of freedom; infinite: the normal one.
 
         Probabilities on the logit scale, se / (p (1 - p)) there; one that a correction brought out
         of (0, 1) on its own scale, cut at 0 and 1.
         """
-        z = float(ndtri((1 + level) / 2))
-        half = z * self.se if self.status is FitStatus.OK else np.full(len(self.names), np.nan)
+        half = (
+            student(level, df) * self.se
+            if self.status is FitStatus.OK
+            else np.full(len(self.names), np.nan)
+        )
         lower, upper = self.value - half, self.value + half
         inside = self.is_probability & (self.value > 0) & (self.value < 1)
         p = self.value[inside]

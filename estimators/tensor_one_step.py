@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.special import expit
 
+from estimators.bt_model import FEW_CLUSTERS
 from estimators.intervals import Array
 from estimators.markov_model import FitStatus
 from estimators.tensor_cells import Cells, Integers, Votes
@@ -67,7 +68,8 @@ def cross_fitted(
     """Correct the fits without each fold by the fold's scores, and put them together by size.
 
     se² = sum over folds of sum (phi - mean of the fold)² / n² with phi = w s <H, x>; where votes have
-    clusters, these differences are added up within them first.
+    clusters, these differences are added up within them first. A fold of g clusters that are few
+    takes g/(g - 1) times that, and a fold of one cluster the square of its sum.
 
     Parameters
     ----------
@@ -230,8 +232,12 @@ def _part(
         along = tangent.rows(cells, directions) * np.broadcast_to(whitening, len(eta))[:, None]
         sums = source.residuals(eta, told) @ along
         assert source.cluster is not None
-        sums -= np.unique(source.cluster[told], return_counts=True)[1][:, None] * mean
+        size = np.unique(source.cluster[told], return_counts=True)[1]
+        if len(size) > 1:
+            sums -= size[:, None] * mean
         about = sums.T @ sums
+        if 1 < len(size) < FEW_CLUSTERS:  # what taking off their own mean has cost
+            about *= len(size) / (len(size) - 1)
     n_clipped = float(cells.count[local < LEAST_INFORMATION].sum())
     return _Part(values, mean, about, cells.n, n_clipped)
 

@@ -17,6 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from estimators.intervals import Array
+from estimators.tensor_dense import TILE, product, reflections, turned
+
+_BESIDE = 8
+_ITERATIONS = 4
+"""How many singular vectors more are sought than needed, and in how many iterations."""
 
 
 def full_rank(shape: Sequence[int], rank: int | Sequence[int]) -> tuple[int, ...]:
@@ -193,7 +198,9 @@ def folded(matrix: Array, m: int, shape: Sequence[int]) -> Array:
 def multiplied(tensor: Array, matrices: Sequence[Array]) -> Array:
     """Multiply every mode by its matrix."""
     for m, matrix in enumerate(matrices):
-        tensor = np.moveaxis(np.tensordot(matrix, tensor, axes=(1, m)), 0, m)
+        shape = [*tensor.shape]
+        shape[m] = len(matrix)
+        tensor = folded(product(matrix, unfolded(tensor, m)), m, shape)
     return tensor
 
 
@@ -214,18 +221,43 @@ def _leading(matrix: Array, r: int, *, is_centred: bool) -> Array:
     matrix has a lower rank.
     """
     within = centred_basis(len(matrix)) if is_centred else np.eye(len(matrix))
-    inner = within.T @ matrix
-    left, _, _ = np.linalg.svd(inner, full_matrices=inner.shape[1] < r)
-    found: Array = within @ left[:, :r]
-    return found
+    inner = product(within.T, matrix)
+    return product(within, _left_vectors(inner, r))
+
+
+def _left_vectors(matrix: Array, r: int) -> Array:
+    """Give the r leading left singular vectors.
+
+    Large matrices are first cut to a space that holds twice as many: of a tensor of the rank and one
+    of its tangent directions, that is all. Others come as near as a few iterations bring them.
+    """
+    n, m = matrix.shape
+    width = min(2 * r + _BESIDE, n, m)
+    if max(n, m) <= TILE or width < r:
+        left, _, _ = np.linalg.svd(matrix, full_matrices=m < r)
+        return left[:, :r]
+    largest = np.argsort(-(matrix * matrix).sum(axis=0), kind="stable")[:width]
+    space = matrix[:, largest]
+    for _ in range(_ITERATIONS):
+        space = product(matrix, product(matrix.T, _orthonormal(space)))
+    space = _orthonormal(space)
+    inner = product(space.T, matrix)
+    # Of a wide matrix the left vectors are those of R', with Q R its transpose.
+    across = product(inner, _orthonormal(inner.T))
+    left, _, _ = np.linalg.svd(across)
+    return product(space, left[:, :r])
+
+
+def _orthonormal(columns: Array) -> Array:
+    """Give an orthonormal basis of a space that holds the columns, of their number."""
+    return turned(reflections(columns), np.eye(*columns.shape))
 
 
 def _complement(factor: Array, *, is_centred: bool) -> Array:
     """Give an orthonormal basis of what is orthogonal to the columns, summing to zero if they do."""
     d, r = factor.shape
     spanned = np.column_stack((np.ones(d) / math.sqrt(d), factor)) if is_centred else factor
-    left, _ = np.linalg.qr(spanned, mode="complete")
-    return left[:, r + is_centred :]
+    return turned(reflections(spanned), np.eye(d)[:, r + is_centred :])
 
 
 def _kron(matrices: Sequence[Array]) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,18 +17,23 @@ from orchestrator.core.events import Opened
 from orchestrator.core.frame import Frame
 from orchestrator.core.money import FREE, Nano
 from orchestrator.core.query import Judged, Kind, Role
-from orchestrator.core.records import records
+from orchestrator.core.records import Record, records
 from orchestrator.core.scale import Criterion
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.study import Panelist, Study
 from orchestrator.core.wire import Json
 from orchestrator.estimating import votes_in
 from orchestrator.report.data import BoardAudit
+from orchestrator.sensitivity import loaded_again
 from orchestrator.store.sqlite import SqliteReader
 from orchestrator.votes import PREFERENCE, Votes
 
 MOST_VOTES = 50_000
 """Votes of a run up to which its report has the audit; beyond it would take more than some seconds."""
+
+_LEFT_OUT = (
+    "the judgments of earlier runs, for the campaign that took them in can't be loaded again"
+)
 
 
 def audit_votes(votes: Votes) -> tuple[BoardAudit, ...]:
@@ -65,6 +71,9 @@ def audit_path(path: Path, names: Mapping[str, str] | None = None) -> tuple[Boar
 def audit_run(directory: Path, *, most: int | None = None) -> tuple[BoardAudit, ...]:
     """Audit the comparisons of a run, each criterion by itself; none where it compares nothing.
 
+    Judgments of earlier runs that it took in count. The log does not hold them: its campaign is loaded
+    again for them, and where that is gone or has changed, the audit says that it leaves them out.
+
     Parameters
     ----------
     most : comparisons beyond which there is no audit; None: no limit
@@ -73,11 +82,18 @@ def audit_run(directory: Path, *, most: int | None = None) -> tuple[BoardAudit, 
         opened = reader.last(Opened)
         if opened is None or opened.identity["kind"] != str(Kind.COMPARE):
             return ()
-        return tuple(_of_run(reader, opened, most))
+        prior: tuple[Record, ...] | None = ()
+        if "prior" in opened.identity["data"]:
+            again = loaded_again(directory)
+            prior = None if again is None else again.study.prior
+        return tuple(_of_run(reader, opened, prior, most))
 
 
-def _of_run(reader: SqliteReader, opened: Opened, most: int | None) -> Iterator[BoardAudit]:
-    study = _study(reader, opened)
+def _of_run(
+    reader: SqliteReader, opened: Opened, prior: tuple[Record, ...] | None, most: int | None
+) -> Iterator[BoardAudit]:
+    """Audit a run; None for earlier judgments: there are some that can't be had."""
+    study = _study(reader, opened, prior or ())
     told = [Told(study, c) for c in range(len(study.criteria))]
     spent, n = 0, 0
     for record in records(row.event for row in reader.read_unchecked()):
@@ -86,13 +102,15 @@ def _of_run(reader: SqliteReader, opened: Opened, most: int | None) -> Iterator[
                 each.update(record)
             if isinstance(record.outcome, Judged):
                 spent, n = spent + record.outcome.cost, n + 1
-    if most is not None and n > most:
+    if most is not None and n + len(study.prior) > most:
         return
     judges = [panelist.name for panelist in study.panel]
+    if study.prior:
+        judges.append("earlier judges")
     price = Nano(round(spent / n)) if n else None
     check = (opened.identity.get("stop") or {}).get("check")
     for each, criterion in zip(told, study.criteria, strict=True):
-        yield _audited(
+        one = _audited(
             each.table,
             study.frame,
             criterion.name,
@@ -100,9 +118,10 @@ def _of_run(reader: SqliteReader, opened: Opened, most: int | None) -> Iterator[
             price=price,
             is_watched=check == "anytime",
         )
+        yield replace(one, found={**one.found, "left_out": _LEFT_OUT}) if prior is None else one
 
 
-def _study(reader: SqliteReader, opened: Opened) -> Study:
+def _study(reader: SqliteReader, opened: Opened, prior: tuple[Record, ...]) -> Study:
     """Read from a log what was studied, as far as comparisons need it."""
     identity = opened.identity
     blob = reader.get_blob(identity["data"]["frame"])
@@ -114,6 +133,7 @@ def _study(reader: SqliteReader, opened: Opened) -> Study:
         panel=tuple(Panelist(name=judge["name"], card=FREE) for judge in identity["judges"]),
         criteria=tuple(Criterion(name=c["name"], scale=PREFERENCE) for c in identity["criteria"]),
         seeds=Seeds(opened.seed),
+        prior=prior,
     )
 
 

@@ -54,7 +54,7 @@ from orchestrator.core.seeds import Seeds
 from orchestrator.core.stopping import StopRule
 from orchestrator.core.study import Panelist, Study
 from orchestrator.core.wire import FIRST_ATTEMPT, Json, Route, Usage
-from orchestrator.data import Dataset, read_data, sample
+from orchestrator.data import CANDIDATE, Dataset, read_data, sample
 from orchestrator.engine.crew import Crew, Memory
 from orchestrator.engine.decide import Decline, decide
 from orchestrator.engine.fold import State
@@ -184,7 +184,7 @@ def build(
             campaign.data,
             base=file.path.parent,
             truth=campaign.truth_column,
-            numbers=covariates.columns(campaign),
+            numbers=covariates.columns(campaign.estimate),
             locate=file.locate,
         )
     )
@@ -195,7 +195,7 @@ def build(
     data = read if limit is None else sample(read, limit, seeds=seeds)
     problems += _disagreements(file, data)
     prior = problems.of(lambda: _prior(file, data, criteria)) or Prior()
-    measured = problems.of(lambda: covariates.measured(file, data)) or {}
+    measured = covariates.measured(campaign.estimate, data)
     routes = problems.of(lambda: _routes(file))
     if routes is None or not is_built:
         raise problems.refusal(file)
@@ -260,7 +260,7 @@ def build(
             *data.warnings,
             *(() if labels is None else labels.warnings),
             *prior.warnings,
-            *_cautions(file, data),
+            *_cautions(file, data, rubrics),
             *dropped,
         ),
         is_mock=is_mock,
@@ -347,8 +347,10 @@ def _disagreements(file: CampaignFile, data: Dataset) -> Iterator[Problem]:
         yield file.locate(at, message)
 
 
-def _cautions(file: CampaignFile, data: Dataset) -> Iterator[Problem]:
+def _cautions(file: CampaignFile, data: Dataset, rubrics: Sequence[Rubric]) -> Iterator[Problem]:
     """Name what is allowed and probably not meant, now that the data are known."""
+    if file.campaign.task.kind == "compare":
+        yield from _cautions_of_comparisons(file, data, rubrics)
     stop, n_items = file.campaign.stop, data.frame.n_items
     reads_looks = stop.target_half_width is not None or stop.when != "target"
     if reads_looks and _fewest_items(file, n_items) > n_items:
@@ -366,6 +368,35 @@ def _cautions(file: CampaignFile, data: Dataset) -> Iterator[Problem]:
         if judge.adapter in LIVE and room < FEWEST_PER_VERDICT * size:
             message = f"{room:,} are too few for {size} verdicts: answers would be cut"
             yield file.locate(f"judges[{ix}].params.max_output_tokens", message)
+
+
+def _cautions_of_comparisons(
+    file: CampaignFile, data: Dataset, rubrics: Sequence[Rubric]
+) -> Iterator[Problem]:
+    from judges.rubrics.compare import count_unlike  # noqa: PLC0415  # as the rubrics
+
+    n_items, n_arms = data.frame.n_items, data.frame.n_arms
+    entries = file.campaign.estimate
+    models_order = any(getattr(entry.settings, "order_effect", False) for entry in entries)
+    if getattr(file.campaign.task, "order", None) == "single" and n_arms == 2 and models_order:
+        first = seen(data.frame.arms[0])
+        message = (
+            f"{first} is always shown first, so what the place does can't be told from what it is; "
+            "wants both or balanced_random, or order_effect: false in estimates"
+        )
+        yield file.locate("task.order", message)
+    for name in dict.fromkeys(name for r in rubrics for name in getattr(r, "shown_of_each", ())):
+        n_unlike = count_unlike(data.fields, name, n_arms)
+        if name != CANDIDATE and 0 < n_unlike <= FEW_UNLIKE * n_items:
+            message = (
+                f"{name} differs between arms in {n_unlike} of {n_items} items, so in all of them "
+                "judges are shown it twice, once with each answer"
+            )
+            yield file.locate(f"data.fields.{name}", message)
+
+
+FEW_UNLIKE = 0.1
+"""Share of the items in which a field that arms hardly differ in does so by mistake, probably."""
 
 
 def _absent(file: CampaignFile) -> Iterator[Problem]:

@@ -14,7 +14,8 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
-from orchestrator.campaign_file import BUILT_IN, Campaign, Keep, truth_column
+from orchestrator import covariates
+from orchestrator.campaign_file import BUILT_IN, Campaign, EstimateEntry, Keep, truth_column
 from orchestrator.consistency import cautions, disagreements
 from orchestrator.core.errors import InvalidCampaign, Problem
 from orchestrator.core.frame import Frame
@@ -368,7 +369,10 @@ def _validated(document: Document) -> Campaign | None:
     try:
         campaign = Campaign.model_validate(data, context={"sections": sections, **_names(data)})
     except ValidationError as error:
-        document.problems += [document.problem(*refusal) for refusal in translated(error, data)]
+        refusals = [*translated(error, data)]
+        document.problems += [document.problem(*refusal) for refusal in refusals]
+        if "estimate" not in sections:
+            sections |= _named_estimates(data, [refusal.loc for refusal in refusals])
     document.problems += [document.problem(loc, message) for loc, message in _repeated_names(data)]
     if document.problems or any(disagreements(sections)):
         sections |= _frame(document, sections)
@@ -376,6 +380,21 @@ def _validated(document: Document) -> Campaign | None:
         document.problem(undotted(at), message) for at, message in disagreements(sections)
     ]
     return campaign
+
+
+def _named_estimates(data: dict[str, Any], wrong: Iterable[Loc]) -> dict[str, Any]:
+    """Give estimates without those of their keys that are wrong, so that names can be looked up."""
+    entries = deepcopy(_list(data.get("estimate")))
+    for loc in wrong:
+        match loc:
+            case ("estimate", int(index), str(key), *_):
+                entries[index].pop(key, None)
+    context = {"sections": {}, **_names(data)}
+    try:
+        named = tuple(EstimateEntry.model_validate(entry, context=context) for entry in entries)
+    except ValidationError:
+        return {}
+    return {"named": named}
 
 
 def _frame(document: Document, sections: Mapping[str, Any]) -> dict[str, Frame]:
@@ -387,6 +406,7 @@ def _frame(document: Document, sections: Mapping[str, Any]) -> dict[str, Frame]:
             sections["data"],
             base=Path(document.file).absolute().parent,
             truth=truth_column(sections.get("judges", ())),
+            numbers=covariates.columns(sections.get("named", sections.get("estimate", ()))),
             locate=lambda at, message: document.problem(undotted(at), message),
         )
     except InvalidCampaign as exc:

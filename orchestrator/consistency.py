@@ -25,6 +25,7 @@ from orchestrator.campaign_file import (
 )
 from orchestrator.core.frame import Frame
 from orchestrator.core.scale import COMPOSITE, ScaleType
+from orchestrator.covariates import measured_fields
 from orchestrator.gates import GateEntry, misfits
 from orchestrator.planned import PLANNED
 from orchestrator.wording import did_you_mean, seen
@@ -34,8 +35,11 @@ from policies.batch_design import BatchDesignConfig, length_of_block
 def disagreements(sections: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Name the fields of different sections that don't go together, each with what is wrong.
 
-    A check runs when the sections that it reads are there; `frame` is the sampling frame.
+    A check runs when the sections that it reads are there; `frame` is the sampling frame, and `named`
+    are estimates whose names are looked up: unless given, those of the section.
     """
+    if "estimate" in sections:
+        sections = {"named": sections["estimate"], **sections}
     for check, reads in _CHECKS.items():
         if sections.keys() >= set(reads):
             yield from check(*(sections[name] for name in reads))
@@ -169,6 +173,47 @@ def _comparisons(
             yield f"estimate[{index}].kind", message
     if labels is not None:
         yield "labels.path", "labels are verdicts on units, and compare asks about pairs of them"
+
+
+def _contexts(data: Data, estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str]]:
+    """Want the categories that strengths differ by to be those of the data."""
+    for index, entry in enumerate(estimate):
+        context = getattr(entry.settings, "context", None)
+        if context is None or context == data.strata:
+            continue
+        message = "data.strata is not set"
+        if data.strata is not None:
+            hint = did_you_mean(context, [data.strata])
+            message = f"{seen(context)} is not the column that data.strata names{hint}"
+        yield f"estimate[{index}].context", message
+
+
+def _families(
+    judges: tuple[Judge, ...],
+    data: Data,
+    systems: tuple[System, ...],
+    estimate: tuple[EstimateEntry, ...],
+) -> Iterator[tuple[str, str]]:
+    """Look up the judges and arms whose makers an estimate names."""
+    known = {
+        "judges": [judge.name for judge in judges],
+        "arms": [system.name for system in systems] or data.arm_names,
+    }
+    for index, entry in enumerate(estimate):
+        families = getattr(entry.settings, "families", None)
+        for part, names in known.items():
+            for name in getattr(families, part, None) or ():
+                if names is not None and name not in names:
+                    message = f"no {part[:-1]} is named {seen(name)}{did_you_mean(name, names)}"
+                    yield f"estimate[{index}].families.{part}", message
+
+
+def _covariates(data: Data, estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str]]:
+    """Look up the fields that are measured; columns are looked up in the files."""
+    for key, name in measured_fields(estimate).items():
+        if name not in data.field_names:
+            hint = did_you_mean(name, sorted(data.field_names))
+            yield key, f"no field is named {seen(name)}{hint}"
 
 
 def _recorded(judges: tuple[Judge, ...], task: Task) -> Iterator[tuple[str, str]]:
@@ -319,17 +364,22 @@ def _one_primary(estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str
         yield f"estimate[{index}].primary", "another estimate is primary already"
 
 
-def _targets(
-    estimate: tuple[EstimateEntry, ...], data: Data, systems: tuple[System, ...], task: Task
-) -> Iterator[tuple[str, str]]:
-    """Check the criterion, arms and groups that an estimate names, whatever its kind."""
+def _criteria(estimate: tuple[EstimateEntry, ...], task: Task) -> Iterator[tuple[str, str]]:
+    """Check the criterion that an estimate names, whatever its kind."""
     criteria = [*(criterion.name for criterion in task.criteria_values()), COMPOSITE]
-    arms = [system.name for system in systems] or data.arm_names
     for index, entry in enumerate(estimate):
         criterion = getattr(entry.settings, "criterion", None)
         if criterion is not None and criterion not in criteria:
             hint = did_you_mean(criterion, criteria)
             yield f"estimate[{index}].criterion", f"no criterion is named {seen(criterion)}{hint}"
+
+
+def _targets(
+    estimate: tuple[EstimateEntry, ...], data: Data, systems: tuple[System, ...]
+) -> Iterator[tuple[str, str]]:
+    """Check the arms and groups that an estimate names, whatever its kind."""
+    arms = [system.name for system in systems] or data.arm_names
+    for index, entry in enumerate(estimate):
         contrast = getattr(entry.settings, "contrast", None)
         group, arm = (getattr(contrast, key, None) for key in ("group", "arm"))
         if group is not None and data.group is None:
@@ -501,8 +551,12 @@ _CHECKS: dict[Callable[..., Iterator[tuple[str, str]]], tuple[str, ...]] = {
     _ranked: ("stop", "estimate"),
     _gates: ("gate", "estimate", "data", "systems", "task"),
     _one_primary: ("estimate",),
-    _targets: ("estimate", "data", "systems", "task"),
-    _contrasts: ("frame", "estimate"),
+    _criteria: ("named", "task"),
+    _targets: ("named", "data", "systems"),
+    _contexts: ("data", "named"),
+    _families: ("judges", "data", "systems", "named"),
+    _covariates: ("data", "named"),
+    _contrasts: ("frame", "named"),
     _contrast_of_policy: ("frame", "policy"),
     _one_confidence: ("stop", "estimate", "gate"),
     _one_truth: ("judges",),
@@ -524,6 +578,24 @@ def cautions(campaign: Campaign) -> Iterator[tuple[str, str]]:
         for index, entry in enumerate(campaign.estimate):
             if entry.kind == "score_means":
                 yield f"estimate[{index}].kind", _RAW
+    if campaign.task.kind == "compare":
+        yield from _idle_keys(campaign)
+
+
+def _idle_keys(campaign: Campaign) -> Iterator[tuple[str, str]]:
+    """Name what estimates of comparisons ask for and nothing can show."""
+    criteria = campaign.task.criteria_values()
+    for index, entry in enumerate(campaign.estimate):
+        own = getattr(entry.settings, "criterion", None) or criteria[0].name
+        tie_rule = getattr(entry.settings, "ties", None)
+        if tie_rule in _MODELS_OF_TIES and not any(
+            criterion.scale.ties for criterion in criteria if criterion.name == own
+        ):
+            message = f"{tie_rule} models ties, and the scale of {seen(own)} has none (scale.ties)"
+            yield f"estimate[{index}].ties", message
+        families = getattr(entry.settings, "families", None)
+        if families is not None and not {*families.judges.values()} & {*families.arms.values()}:
+            yield f"estimate[{index}].families", _STRANGERS
 
 
 def _added_path(judge: Judge) -> str | None:
@@ -540,6 +612,8 @@ _ADDED: Mapping[str, tuple[str, ...]] = {
 _IMPLAUSIBLE_RATE = 1000
 """A tenth of a cent per million tokens, in pico-USD per token; the cheapest model sold in 2026 asks
 twenty times as much."""
+_MODELS_OF_TIES = ("davidson", "rao_kupper")
+_STRANGERS = "no judge has the family of an arm, so what kin gains can't be estimated"
 _RAW = (
     "raw means of verdicts in batches hang on the order and on how far a group is spread; "
     "markov_glmm models both"

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.campaign_file import Campaign
-from orchestrator.config import CampaignFile
-from orchestrator.core.errors import InvalidCampaign, Problem
+from orchestrator.campaign_file import EstimateEntry
 from orchestrator.core.wire import Chat
 from orchestrator.data import CANDIDATE, Dataset
-from orchestrator.wording import did_you_mean, seen
 
 _MARKS = re.compile(r"^[ ]{0,3}(?:#{1,6} |[-*+] |\d+[.)] |```|\|)|\*\*[^*\n]+\*\*", re.MULTILINE)
 """Headings, list items, fences and table rows at the start of a line; bold anywhere."""
@@ -35,39 +32,34 @@ class _Wanted(NamedTuple):
     source: str
 
 
-def columns(campaign: Campaign) -> dict[str, str]:
+def columns(estimate: Iterable[EstimateEntry]) -> dict[str, str]:
     """List the columns of numbers that estimates control for, by the key that names them."""
-    return {w.key: w.source for w in _wanted(campaign) if w.name not in MEASURES}
+    return {w.key: w.source for w in _wanted(estimate) if w.name not in MEASURES}
 
 
-def measured(file: CampaignFile, data: Dataset) -> dict[str, NDArray[np.float64]]:
+def measured_fields(estimate: Iterable[EstimateEntry]) -> dict[str, str]:
+    """List the fields that are measured for estimates, by the key that names them."""
+    return {w.key: w.source for w in _wanted(estimate) if w.name in MEASURES}
+
+
+def measured(estimate: Iterable[EstimateEntry], data: Dataset) -> dict[str, NDArray[np.float64]]:
     """Give all covariates that estimates control for, (n_units,) each.
 
-    Raises
-    ------
-    InvalidCampaign
-        One is of a field that units do not have.
+    What is of a field that units lack is not among them: such a file is refused (`disagreements`).
     """
-    problems: list[Problem] = []
     found: dict[str, NDArray[np.float64]] = {}
-    for wanted in _wanted(file.campaign):
+    for wanted in _wanted(estimate):
         if wanted.name not in MEASURES:
             found[wanted.name] = data.numbers[wanted.source]
-        elif wanted.source not in data.fields[0]:
-            hint = did_you_mean(wanted.source, data.fields[0])
-            message = f"no field is named {seen(wanted.source)}{hint}"
-            problems.append(file.locate(wanted.key, message))
-        else:
+        elif wanted.source in data.fields[0]:
             measure = MEASURES[wanted.name]
             texts = (_text(fields[wanted.source]) for fields in data.fields)
             found[wanted.name] = np.array([measure(text) for text in texts])
-    if problems:
-        raise InvalidCampaign(problems)
     return found
 
 
-def _wanted(campaign: Campaign) -> Iterator[_Wanted]:
-    for index, entry in enumerate(campaign.estimate):
+def _wanted(estimate: Iterable[EstimateEntry]) -> Iterator[_Wanted]:
+    for index, entry in enumerate(estimate):
         listed: tuple[Any, ...] = getattr(entry.settings, "covariates", ())
         for number, covariate in enumerate(listed):
             usual = CANDIDATE if covariate.name in MEASURES else covariate.name

@@ -24,6 +24,7 @@ from orchestrator.core.seeds import Seeds
 from orchestrator.core.study import Panelist, Study
 from orchestrator.planned import PLANNED
 from orchestrator.ratings import PARTS, Ratings, Sort, read_ratings
+from orchestrator.report import wording as words
 from orchestrator.report.assessment import (
     Assessment,
     Assumption,
@@ -39,7 +40,7 @@ from orchestrator.sequences import YES_NO, estimates_of, naive_of, read_sequence
 from orchestrator.suspicious import Part
 from orchestrator.tables import Columns, Problems, read_columns
 from orchestrator.votes import PARTS as VOTE_PARTS
-from orchestrator.votes import PREFERENCE, Votes, read_votes
+from orchestrator.votes import PREFERENCE, USUAL_ITEMS, Votes, read_votes
 from orchestrator.votes import estimates_of as votes_estimates
 from orchestrator.votes import naive_of as votes_naive
 from orchestrator.wording import did_you_mean, seen
@@ -101,7 +102,8 @@ def assess(path: Path, request: Request) -> Assessment:
     kind = request.kind or (allowed[0] if allowed else None)
     is_built = kind in allowed
     if (request.kind is not None and not is_built) or not uses:
-        _want(request.kind or RATED, table, parts, problems)
+        nearest = IN_PAIRS if _is_nearly_votes(parts) else RATED
+        _want(request.kind or nearest, table, parts, problems)
     if problems.listed() and not is_built:
         raise _refusal(problems)
     if is_built:
@@ -206,6 +208,8 @@ _PARTS: Mapping[str | None, Mapping[str, tuple[str, ...]]] = {
     IN_PAIRS: VOTE_PARTS,
     BY_CATEGORY: VOTE_PARTS,
 }
+_ONE_HOT = ("winner_model_a", "winner_model_b", "winner_tie")
+"""Columns in which some arenas say by 1 and 0 who won."""
 _OTHER_NAMES = {**PARTS, **SEQUENCE_PARTS, **VOTE_PARTS}
 _KNOWN = tuple(dict.fromkeys((*_OTHER_NAMES, *(part for form in _FORMS for part in form.needs))))
 
@@ -236,8 +240,13 @@ def _uses(parts: Mapping[str, str], table: Columns, path: Path) -> Iterator[Use]
     fitting = [form for form in _FORMS if set(form.needs) <= parts.keys()]
     for form in fitting:
         yield Use(form.kind, form.table, form.kind in BUILT, form.advice)
-    if not fitting and (n := _n_systems(path, table)) > 1:
+    if not fitting and not _is_nearly_votes(parts) and (n := _n_systems(path, table)) > 1:
         yield Use("exchangeable", f"right and wrong answers of {n} systems", is_built=False)
+
+
+def _is_nearly_votes(parts: Mapping[str, str]) -> bool:
+    """Say whether a table is of comparisons, though one of what they need may lack."""
+    return len(parts.keys() & {"left", "right", "winner"}) > 1
 
 
 def _n_systems(path: Path, table: Columns) -> int:
@@ -250,10 +259,20 @@ def _n_systems(path: Path, table: Columns) -> int:
 
 def _want(kind: str, table: Columns, parts: Mapping[str, str], problems: Problems) -> None:
     """Say which parts the table lacks for a kind of estimate."""
+    part_of = {column: part for part, column in parts.items()}
     for part in next(form.needs for form in _FORMS if form.kind == kind):
         if part not in parts:
             hint = did_you_mean(part, table.names)
-            message = f"no column has this name; --map {part}=COLUMN names one{hint}"
+            state = "no column has this name"
+            taken = [name for name in (part, *_OTHER_NAMES.get(part, ())) if name in part_of]
+            if taken:
+                state, hint = f"its column {taken[0]} is read as {part_of[taken[0]]}", ""
+            elif part == "winner" and set(table.names) >= set(_ONE_HOT):
+                hint = (
+                    f"; {', '.join(_ONE_HOT)} say it in three: write one column winner that holds model_a, "
+                    "model_b or tie, whichever of the three is 1"
+                )
+            message = f"{state}; --map {part}=COLUMN names one{hint}"
             problems.add("no such column", Problem(file=table.file, path=part, message=message))
 
 
@@ -369,7 +388,7 @@ def _in_pairs(
     _refuse_choices(request.kind or IN_PAIRS, choices, request, problems)
     if problems.listed():
         raise _refusal(problems)
-    results = []
+    results, suspicions = [], list(suspicious.of_votes(votes))
     for c, name in enumerate(votes.criteria):
         estimates = votes_estimates(
             votes,
@@ -381,12 +400,21 @@ def _in_pairs(
         )
         compared = tuple(Compared(e, votes_naive(votes, c, e, contrast)) for e in estimates)
         results.append(CriterionResult(criterion=name, scale=PREFERENCE, compared=compared))
+        head = f"{name}: " if len(votes.criteria) > 1 else ""
+        flags = dict.fromkeys(flag for estimate in estimates for flag in estimate.flags)
+        suspicions += (Suspicion(flag, head + words.flag(flag)) for flag in flags)
+    if not by_category:
+        suspicions += suspicious.of_board(votes)
     assumptions = [
         Assumption("the left model was shown first", f"column {assessment.columns['left']}"),
         Assumption(_TIED[request.ties], "--ties"),
     ]
     if not votes.has_items:
-        assumptions.append(Assumption("each row is about another item", "no column item_id"))
+        usual = [
+            f"; --map item_id={name} takes that" for name in USUAL_ITEMS if name in table.names
+        ]
+        source = f"no column item_id{''.join(usual[:1])}"
+        assumptions.append(Assumption("each row is about another item", source))
     return replace(
         assessment,
         counts={
@@ -394,11 +422,11 @@ def _in_pairs(
             "items": len(votes.items) if votes.has_items else 0,
             "judges": len(votes.judges),
             "criteria": len(votes.criteria),
-            "missing": int(votes.missing.sum()),
+            "missing": votes.n_missing,
         },
         assumptions=tuple(assumptions),
         results=tuple(results),
-        suspicions=() if by_category else tuple(suspicious.of_board(votes)),
+        suspicions=tuple(suspicions),
         cost=votes.cost,
         next_command=_next_command(assessment.file, request, votes.models),
     )

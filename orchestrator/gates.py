@@ -17,7 +17,7 @@ from orchestrator.core.estimate import Estimate
 from orchestrator.core.gate import Gate, Rule
 from orchestrator.core.ports import Estimator
 from orchestrator.core.records import Record
-from orchestrator.core.scale import COMPOSITE, Criterion
+from orchestrator.core.scale import COMPOSITE, Criterion, ScaleType
 from orchestrator.quantities import ArmName, CriterionName, EstimateName, Model, Share
 from orchestrator.wording import seen
 
@@ -49,7 +49,7 @@ class NonInferiorGate(_Gate):
 
 
 class AtLeastGate(_Gate):
-    """The estimate is at least `value`."""
+    """The estimate is at least `value`; of comparisons a strength in log-odds, that of `arm`."""
 
     rule: Literal["at_least"]
     value: float
@@ -96,6 +96,8 @@ def misfits(
         case AtLeastGate():
             if entry.arm is not None and getattr(settings, "per", None) not in {None, "arm"}:
                 yield "arm", f"{name} is no estimate per arm"
+            elif entry.arm is None and contrast is None and _are_preferences(criteria):
+                yield "arm", f"missing; {_SUM_ZERO}"
         case RankGate():
             if not {"criterion", "contrast", "confidence"} <= keys.keys():
                 yield "estimate", f"rank_at_most wants contrasts, and {name} can have none"
@@ -105,11 +107,24 @@ def misfits(
         yield from _out_of_scale(entry, _criterion(entry, settings, criteria), criteria, contrast)
 
 
+def _are_preferences(criteria: Sequence[Criterion]) -> bool:
+    return all(criterion.scale.type is ScaleType.PREFERENCE for criterion in criteria)
+
+
+_SUM_ZERO = (
+    "strengths sum to 0, so all of them are never above it; at_least wants one arm's, in log-odds"
+)
+
+
 def _out_of_scale(
     entry: GateEntry, criterion: str, criteria: Sequence[Criterion], contrast: object
 ) -> Iterator[tuple[str, str]]:
-    """Refuse a bar that can only be cleared, or never."""
-    scales = {c.name: (c.scale.low, c.scale.high) for c in criteria} | {COMPOSITE: (0.0, 1.0)}
+    """Refuse a bar that can only be cleared, or never.
+
+    What is estimated of preferences is no mean of them: gaps in log-odds have no ends.
+    """
+    rated = [c for c in criteria if c.scale.type is not ScaleType.PREFERENCE]
+    scales = {c.name: (c.scale.low, c.scale.high) for c in rated} | {COMPOSITE: (0.0, 1.0)}
     if criterion not in scales:
         return
     low, high = scales[criterion]

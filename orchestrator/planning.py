@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from estimators.bt_tensor import BtTensorConfig
 from estimators.markov_glmm import MarkovGlmmConfig
 from orchestrator.build import Blueprint, crew_like
 from orchestrator.campaign_file import EstimateEntry, Policy
@@ -260,7 +261,10 @@ class _Theatre:
         self.ceiling = cache(lambda judge: dearest_call(blueprint, judge))
         self.max_in_flight = max_in_flight or sum(j.limits.concurrency for j in campaign.judges)
         self.primary = _quantity(campaign.primary, campaign.policy)
-        self.predicts_width = not isinstance(self.primary.settings, MarkovGlmmConfig)
+        # Fits of these at every look would hold a plan up for minutes.
+        self.predicts_width = not isinstance(
+            self.primary.settings, MarkovGlmmConfig | BtTensorConfig
+        )
         # A design of batches is laid out on all items: on a part of them it is another one.
         self.takes_parts = blueprint.study.kind is not Kind.RATE_BATCH
         self.has_offsets = getattr(self.primary.settings, "target", None) == "common"
@@ -1072,6 +1076,11 @@ def _notes(blueprint: Blueprint, own: _Seen) -> Iterator[str]:
         yield (
             "half-widths of markov_glmm are not predicted: they hang on the judge's memory and on how "
             "far qualities are spread, which only a run shows"
+        )
+    if isinstance(campaign.primary.settings, BtTensorConfig):
+        yield (
+            "half-widths of bt_tensor are not predicted; make bradley_terry the primary estimate to have "
+            "those of strengths over all categories"
         )
     for price in blueprint.prices:
         yield from price.notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,17 +55,19 @@ def read_prior(
     Raises
     ------
     InvalidCampaign
-        A path holds no run, or one of another kind of question.
+        A path holds no run, one of another kind of question, one that is listed already, or none of
+        whose judgments fits.
     """
     found: list[Record] = []
-    digests, warnings, problems = [], [], []
+    digests: list[str] = []
+    warnings, problems = [], []
     for index, path in enumerate(paths):
         field = f"data.prior_judgments[{index}]"
         try:
             with rundir.reading(path) as reader:
                 translation = _translation(reader, into)
                 rows = [] if translation is None else list(_read(reader, translation))
-                digests.append(reader.head.hex())
+                digest = reader.head.hex()
         except StoreError as exc:
             problems.append(
                 locate(field, f"{seen(str(path))} holds no run that can be read: {exc}")
@@ -73,11 +76,19 @@ def read_prior(
         if translation is None:
             problems.append(locate(field, f"{seen(str(path))} is no run of {into.kind}"))
             continue
-        kept = [record for record in rows if record is not None]
+        if digest in digests:
+            same = f"data.prior_judgments[{digests.index(digest)}]"
+            message = f"{seen(str(path))} holds the same judgments as {same}: they count once"
+            problems.append(locate(field, message))
+        digests.append(digest)
+        kept = [row for row in rows if isinstance(row, Record)]
         found += (_renumbered(record, index, len(paths)) for record in kept)
-        if n_lost := len(rows) - len(kept):
-            what = f"{plural(n_lost, 'judgment')} of {path.name} not about units of this campaign"
-            warnings.append(locate(field, f"{what}, and left out"))
+        lost = Counter(row for row in rows if not isinstance(row, Record))
+        whys = "; ".join(f"{plural(n, 'judgment')} {why}" for why, n in lost.items())
+        if lost and kept:
+            warnings.append(locate(field, f"left out of {path.name}: {whys}"))
+        elif lost:
+            problems.append(locate(field, f"nothing of {path.name} can be taken in: {whys}"))
     if problems:
         raise InvalidCampaign(problems)
     return Prior(records=tuple(found), digests=tuple(digests), warnings=tuple(warnings))
@@ -122,7 +133,8 @@ def prior_part(study: Study, items: NDArray[np.int64], judges: Sequence[int]) ->
 class _Translation(NamedTuple):
     """From a run's numbers to the campaign's; what has none is not there.
 
-    `n_arms` and `n_ours` are the numbers of arms in the run and in the campaign.
+    `n_arms` and `n_ours` are the numbers of arms in the run and in the campaign; `unmatched` says why
+    a judgment by other criteria than the campaign's is left out.
     """
 
     n_arms: int
@@ -131,6 +143,7 @@ class _Translation(NamedTuple):
     arms: Mapping[int, int]
     judges: Sequence[int]
     criteria: Mapping[int, int]
+    unmatched: str
 
 
 def _translation(reader: SqliteReader, into: Into) -> _Translation | None:
@@ -143,14 +156,20 @@ def _translation(reader: SqliteReader, into: Into) -> _Translation | None:
     items: list[str] = json.loads(blob)["items"] if blob else []
     judges = [str(judge["name"]) for judge in identity["judges"]]
     panel = {name: i for i, name in enumerate(into.judges)}
+    theirs = [str(criterion["name"]) for criterion in identity["criteria"]]
     return _Translation(
         n_arms=len(identity["arms"]),
         n_ours=into.frame.n_arms,
         items=_matched(items, into.frame.items),
         arms=_matched(identity["arms"], into.frame.arms),
         judges=[panel.get(name, len(panel)) for name in judges],
-        criteria=_matched([c["name"] for c in identity["criteria"]], into.criteria),
+        criteria=_matched(theirs, into.criteria),
+        unmatched=f"by {_listed(theirs)}, not by {_listed(into.criteria)}",
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(seen, names))
 
 
 def _matched(theirs: Sequence[Json], ours: Sequence[str]) -> dict[int, int]:
@@ -158,8 +177,8 @@ def _matched(theirs: Sequence[Json], ours: Sequence[str]) -> dict[int, int]:
     return {i: place[name] for i, name in enumerate(theirs) if name in place}
 
 
-def _read(reader: SqliteReader, to: _Translation) -> Iterator[Record | None]:
-    """Give the answered questions as this campaign would number them; None for those it can't."""
+def _read(reader: SqliteReader, to: _Translation) -> Iterator[Record | str]:
+    """Give the answered questions as this campaign would number them, or why it can't."""
     for record in records(row.event for row in reader.read()):
         query, outcome = record.query, record.outcome
         if not isinstance(outcome, Judged) or query.role is not Role.JUDGE:
@@ -170,8 +189,11 @@ def _read(reader: SqliteReader, to: _Translation) -> Iterator[Record | None]:
             for o in outcome.observations
             if o.criterion in to.criteria and (unit := _unit(o.unit, to)) is not None
         )
+        if not any(o.criterion in to.criteria for o in outcome.observations):
+            yield to.unmatched
+            continue
         if None in units or not said:
-            yield None
+            yield "about other items or arms"
             continue
         yield Record(
             q=record.q,

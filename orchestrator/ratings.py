@@ -170,7 +170,7 @@ class Reader:
             criterion=criterion,
             replicate=self.labels("replicate") if "replicate" in self._columns else None,
             score=score,
-            reasons=self._reasons(sort),
+            reasons=self.reasons(sort),
             sort=sort,
             cluster=self.of_items("cluster", item),
             stratum=self.of_items("stratum", item),
@@ -266,8 +266,11 @@ class Reader:
         )
         return scores, sorts
 
-    def _reasons(self, sort: Codes) -> NDArray[np.object_]:
-        """Say why verdicts are missing; with a column of reasons, blank means "not applicable"."""
+    def reasons(self, sort: Codes, part: str = "score") -> NDArray[np.object_]:
+        """Say why verdicts are missing; with a column of reasons, blank means "not applicable".
+
+        `sort`, of the part that holds the verdict, is changed by that.
+        """
         is_blank = sort == Sort.MISSING
         reasons = np.full(len(sort), None, dtype=object)
         if "missing" not in self._columns:
@@ -293,7 +296,7 @@ class Reader:
             "missing",
             has_reason & ~is_blank,
             "a reason beside a score",
-            lambda row: f"says why there is no score, and the score is {self.cell('score', row)}",
+            lambda row: f"says why there is no {part}, and the {part} is {self.cell(part, row)}",
         )
         reasons[:] = known[column.codes]
         sort[is_blank & ~has_reason] = Sort.NOT_APPLICABLE

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from orchestrator import rundir
-from orchestrator.build import build, identity_digest
+from orchestrator.build import Blueprint, build, identity_digest
 from orchestrator.core.errors import OrchestratorError
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.events import GLANCE, Opened, Started
@@ -66,7 +66,15 @@ def _estimates(estimators: tuple[Estimator, ...]) -> tuple[Estimate, ...]:
 
 
 def _estimators_of(directory: Path) -> NewEstimators | None:
-    """Load a run's campaign again, as if a loop of one's own called the judges: it needs no keys."""
+    again = loaded_again(directory)
+    return None if again is None else again.crew.new_estimators
+
+
+def loaded_again(directory: Path) -> Blueprint | None:
+    """Load a run's campaign again; None if it is gone or has changed.
+
+    It is loaded as if a loop of one's own called the judges: so it needs no keys.
+    """
     from orchestrator.campaign import Campaign  # noqa: PLC0415  # it imports rundir
 
     with rundir.reading(directory) as reader:
@@ -75,17 +83,17 @@ def _estimators_of(directory: Path) -> NewEstimators | None:
         return None
     try:
         given = started.about["campaign"]
-        crew = build(
+        again = build(
             Campaign.again(started.about).file,
             mock=given["mock"],
             limit=given["limit"],
             own_loop=True,
             is_to_start=False,
-        ).crew
+        )
     except (OrchestratorError, LookupError, TypeError, AttributeError):
         return None
-    is_same = _lasting(opened.identity) == _lasting(crew.opened.identity)
-    return crew.new_estimators if is_same else None
+    is_same = _lasting(opened.identity) == _lasting(again.crew.opened.identity)
+    return again if is_same else None
 
 
 def _lasting(identity: Mapping[str, Json]) -> str:

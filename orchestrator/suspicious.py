@@ -1,4 +1,4 @@
-"""What in a table of ratings may be wrong without being an error."""
+"""What in a table of verdicts may be wrong without being an error."""
 
 from __future__ import annotations
 
@@ -68,18 +68,37 @@ def of_board(votes: Votes) -> Iterator[Suspicion]:
                 yield Suspicion(f"board_{row['kind']}", f"{head}{said}")
 
 
+def of_votes(votes: Votes) -> Iterator[Suspicion]:
+    """Look at a table of comparisons: similar names, and rows that stand twice."""
+    for what, names in (("model", votes.models), ("judge", votes.judges)):
+        yield from _names_alike(what, names)
+    table = votes.comparisons
+    asked = [table.left, table.right, table.judge, votes.criterion_of]
+    if votes.has_items:
+        if "replicate" not in votes.columns:
+            yield from _repeated_rows(_numbered(*asked, table.item), table.outcome)
+        return
+    # Without items equal votes are no wonder, but that none has an odd number of equals is.
+    counts = np.bincount(_numbered(*asked, (2 * table.outcome).astype(np.int64)))
+    times = int(np.gcd.reduce(counts))
+    if times > 1 and len(counts) >= _MANY_SORTS:
+        yield Suspicion(
+            "repeated_rows",
+            f"of each of {len(counts):,} sorts of vote there are {times:,} or a multiple of it: rows that "
+            "were merely written more than once are no votes of their own",
+        )
+
+
+_MANY_SORTS = 10
+"""Numbers that are all even from which that is no chance: one in a thousand."""
+
+
 def of_table(ratings: Ratings) -> Iterator[Suspicion]:
     """Look at the whole table: broken and similar names, types, rows that stand twice."""
     yield from of_cells(ratings)
     if ratings.replicate is None:
-        n_same, n_repeated = _same_repeats(ratings)
-        # One is added that differs, so that a handful accuses nobody.
-        if n_same > ALIKE * (n_repeated + 1):
-            yield Suspicion(
-                "repeated_rows",
-                f"{n_same:,} of {n_repeated:,} repeated questions have the same score each time: "
-                "rows that were merely written twice are no repeats",
-            )
+        is_scored = ~np.isnan(ratings.score)
+        yield from _repeated_rows(ratings.questions()[is_scored], ratings.score[is_scored])
 
 
 def of_cells(ratings: Ratings) -> Iterator[Suspicion]:
@@ -105,16 +124,29 @@ def _names_alike(what: str, names: Sequence[str]) -> Iterator[Suspicion]:
             yield Suspicion("names_alike", message)
 
 
-def _same_repeats(ratings: Ratings) -> tuple[int, int]:
-    """Count the questions with several scores that are all equal, and those with several."""
-    is_scored = ~np.isnan(ratings.score)
-    question = ratings.questions()[is_scored]
-    value, code = np.unique(ratings.score[is_scored], return_inverse=True)
-    n_scores = np.bincount(question)
+def _repeated_rows(question: Codes, verdict: Array) -> Iterator[Suspicion]:
+    """Look at the questions that have several verdicts, and at those where all are equal."""
+    value, code = np.unique(verdict, return_inverse=True)
+    n_verdicts = np.bincount(question)
     distinct = np.unique(question * len(value) + code) // max(len(value), 1)
-    is_repeated = n_scores > 1
-    is_same = is_repeated & (np.bincount(distinct, minlength=len(n_scores)) == 1)
-    return int(is_same.sum()), int(is_repeated.sum())
+    is_repeated = n_verdicts > 1
+    is_same = is_repeated & (np.bincount(distinct, minlength=len(n_verdicts)) == 1)
+    n_same, n_repeated = int(is_same.sum()), int(is_repeated.sum())
+    # One is added that differs, so that a handful accuses nobody.
+    if n_same > ALIKE * (n_repeated + 1):
+        yield Suspicion(
+            "repeated_rows",
+            f"{n_same:,} of {n_repeated:,} repeated questions have the same verdict each time: "
+            "rows that were merely written twice are no repeats",
+        )
+
+
+def _numbered(*parts: Codes) -> Codes:
+    """Number the combinations of codes from 0."""
+    key: Codes = np.zeros(len(parts[0]), dtype=np.int64)
+    for codes in parts:  # anew after each part, so that no product of sizes overflows
+        key = np.unique(key * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
+    return key
 
 
 def of_criterion(

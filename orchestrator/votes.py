@@ -14,7 +14,7 @@ from estimators.bradley_terry import BradleyTerry, BradleyTerryConfig, GapContra
 from estimators.bt_tensor import BtTensor, BtTensorConfig
 from estimators.bt_ties import Ties
 from estimators.comparisons import Comparisons
-from orchestrator.core.errors import ConfigError
+from orchestrator.core.errors import ConfigError, Problem
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.frame import Frame
 from orchestrator.core.money import FREE, Nano
@@ -22,7 +22,7 @@ from orchestrator.core.query import Kind
 from orchestrator.core.scale import Criterion, Scale, ScaleType
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.study import Panelist, Study
-from orchestrator.ratings import NAMELESS, ONE_JUDGE, Codes, Labels, Mask, Reader
+from orchestrator.ratings import NAMELESS, ONE_JUDGE, Codes, Labels, Mask, Reader, Sort
 from orchestrator.report.assessment import Naive
 from orchestrator.tables import Columns, Problems
 from orchestrator.task import DEFAULT_CRITERION
@@ -40,11 +40,15 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "cluster": (),
     "propensity": (),
     "cost_usd": (),
+    "missing": (),
 }
 """The parts of a table of comparisons, and other names that their columns go by.
 
-`model_a` and `model_b` are those of public arenas.
+`model_a` and `model_b` are those of public arenas, `missing` is in our own exports.
 """
+
+USUAL_ITEMS = ("question_id", "prompt_id", "prompt", "question")
+"""Columns that mostly say what was compared on; they are suggested, since they need not."""
 
 PREFERENCE = Scale(type=ScaleType.PREFERENCE, ties=True)
 
@@ -53,7 +57,7 @@ Contrast = tuple[str, str] | None
 _WINS: Mapping[str, float] = dict.fromkeys(("left", "first", "a", "model_a"), 1.0) | dict.fromkeys(
     ("right", "second", "b", "model_b"), 0.0
 )
-_TIES = ("tie", "draw")
+_TIES = ("tie", "draw", "bothbad", "both_bad")
 """A verdict that begins so is a tie: arenas write `tie (bothbad)`."""
 
 
@@ -66,7 +70,9 @@ class Votes:
     table, columns : what was read, and the column of each part that it has
     models : names of the models
     comparisons : of each row that has a verdict, with its criterion in `criterion_of`
-    missing : (n_models, n_models) int64, rows without a verdict by first and second model
+    missing : (n_criteria, n_models, n_models) int64, rows without a verdict by first and second
+        model; one without a criterion is missing in each
+    n_missing : rows without a verdict
     items, judges, criteria : names
     category, cluster : label of each item, None without such a column
     cost : sum of the column of costs, None without one
@@ -78,6 +84,7 @@ class Votes:
     comparisons: Comparisons
     criterion_of: Codes
     missing: NDArray[np.int64]
+    n_missing: int
     items: tuple[str, ...]
     judges: tuple[str, ...]
     criteria: tuple[str, ...]
@@ -108,14 +115,17 @@ def read_votes(table: Columns, columns: Mapping[str, str], problems: Problems) -
     left, right, models = _models(reader)
     is_same = (left == right) & (left >= 0)
     reader.complain("right", is_same, "one model", lambda _: "is the left model too")
-    outcome = _outcomes(reader, left, right, models)
+    outcome = _outcomes(reader, left, right, models, _of_columns(table, columns, models))
     if "item_id" in columns:
         item = reader.labels("item_id")
     else:  # each row is about something of its own
         rows = np.arange(table.n_rows, dtype=np.int64)
         item = Labels(rows, tuple(f"row {row + 1}" for row in rows.tolist()))
     judge = reader.labels("judge", otherwise=ONE_JUDGE)
-    criterion = reader.labels("criterion", otherwise=DEFAULT_CRITERION)
+    criterion = reader.labels("criterion", otherwise=DEFAULT_CRITERION, may_lack=True)
+    is_nameless = criterion.codes == NAMELESS
+    is_blank = np.isnan(outcome)
+    reader.complain("criterion", is_nameless & ~is_blank, "missing", lambda _: "missing")
     cluster = reader.of_items("cluster", item)
     propensity = (
         reader.positive("propensity", 1.0)
@@ -126,8 +136,10 @@ def read_votes(table: Columns, columns: Mapping[str, str], problems: Problems) -
     cost = reader.cost()
     n_models = len(models)
     is_known = (left >= 0) & (right >= 0)
-    is_missing = is_known & np.isnan(outcome)
-    rows = np.flatnonzero(is_known & ~np.isnan(outcome))
+    sort = np.where(is_blank, Sort.MISSING, Sort.NUMBER)
+    reader.reasons(sort, "winner")
+    is_missing = is_known & ((sort == Sort.MISSING) | (is_blank & is_nameless))
+    rows = np.flatnonzero(is_known & ~is_blank)
     comparisons = Comparisons(
         left=left[rows],
         right=right[rows],
@@ -137,14 +149,24 @@ def read_votes(table: Columns, columns: Mapping[str, str], problems: Problems) -
         replicate=_repeats(left, right, item.codes, judge.codes, criterion.codes)[rows],
         propensity=propensity[rows],
     )
-    pair = left[is_missing] * n_models + right[is_missing]
+    for c, name in enumerate(criterion.names):
+        if not (criterion.codes[rows] == c).any() and not problems.listed():
+            of = f" for {seen(name)}" if len(criterion.names) > 1 else ""
+            message = f"no row has a winner{of}"
+            problems.add("no winners", Problem(file=table.file, message=message))
     return Votes(
         table=table,
         columns=columns,
         models=models,
         comparisons=comparisons,
         criterion_of=criterion.codes[rows],
-        missing=np.bincount(pair, minlength=n_models**2).reshape(n_models, n_models),
+        missing=np.array(
+            [
+                _by_pair(left, right, is_missing & (is_nameless | (criterion.codes == c)), n_models)
+                for c in range(len(criterion.names))
+            ]
+        ),
+        n_missing=int(is_missing.sum()),
         items=item.names,
         judges=judge.names,
         criteria=criterion.names,
@@ -185,7 +207,7 @@ def estimates_of(
                 name=name, confidence=confidence, contrast=gap, ties=ties.value
             )
             estimator = BradleyTerry(config, study)
-        estimator.take(votes.of_criterion(criterion), votes.missing)
+        estimator.take(votes.of_criterion(criterion), votes.missing[criterion])
         return estimator.estimate()
     except ValueError as exc:
         kind = "bt_tensor" if by_category else "bradley_terry"
@@ -209,6 +231,8 @@ def naive_of(votes: Votes, criterion: int, estimate: Estimate, contrast: Contras
     Of a gap: the rate at which the one beat the other, in the rows that compare the two.
     """
     table = votes.of_criterion(criterion)
+    if not estimate.names:  # nothing could be estimated
+        return _rates([], estimate.level)
     if estimate.target in {"scores", "win probabilities"}:
         return _naive_by_category(votes, table, estimate.level)
     if estimate.target == "difference" and contrast is not None:
@@ -268,13 +292,20 @@ def _models(reader: Reader) -> tuple[Codes, Codes, tuple[str, ...]]:
     return both[0], both[1], names
 
 
+def _by_pair(left: Codes, right: Codes, rows: Mask, n_models: int) -> NDArray[np.int64]:
+    """Count rows by first and second model, (n_models, n_models)."""
+    pair = left[rows] * n_models + right[rows]
+    return np.bincount(pair, minlength=n_models**2).reshape(n_models, n_models)
+
+
 def _outcomes(
     reader: Reader,
     left: Codes,
     right: Codes,
     models: Sequence[str],
+    of_columns: Codes,
 ) -> NDArray[np.float64]:
-    """Read who won: the model's name or the side's, a tie, or nothing."""
+    """Read who won: the model's name, its column's or the side's, a tie, or nothing."""
     column = reader.column("winner")
     place = {name: i for i, name in enumerate(models)}
     code = column.codes
@@ -283,11 +314,12 @@ def _outcomes(
     of_side = np.array([x for x, _ in said])[code]
     is_blank = np.array([blank for _, blank in said])[code]
     winner = named[code]
-    # A model may be called `left`: its name in this row comes first.
-    outcome = np.where(winner == NAMELESS, of_side, np.nan)
-    outcome = np.where((winner == left) & (winner >= 0), 1.0, outcome)
-    outcome = np.where((winner == right) & (winner >= 0), 0.0, outcome)
-    outcome = np.where(np.isnan(outcome), of_side, outcome)
+    # A model may be called `left`: its name in this row comes first. So does a column of that name:
+    # `model_a` is the model in `model_a`, on whichever side that was shown.
+    outcome = of_side
+    for meant in (of_columns, winner):
+        outcome = np.where((meant == left) & (meant >= 0), 1.0, outcome)
+        outcome = np.where((meant == right) & (meant >= 0), 0.0, outcome)
     is_bad: Mask = np.isnan(outcome) & ~is_blank
 
     def say(row: int) -> str:
@@ -298,6 +330,27 @@ def _outcomes(
     return outcome
 
 
+def _of_columns(table: Columns, columns: Mapping[str, str], models: Sequence[str]) -> Codes:
+    """Give the model in the column that each row's winner names, `NAMELESS` where it names none."""
+    column = table.columns[columns["winner"]]
+    place = {name: i for i, name in enumerate(models)}
+    sides = {_word(name): name for name in ("left", "right", *PARTS["left"], *PARTS["right"])}
+    sides |= {_word(columns[part]): columns[part] for part in ("left", "right")}
+    found = np.full(table.n_rows, NAMELESS, dtype=np.int64)
+    for code, value in enumerate(column.values):
+        name = sides.get(_word(value)) if isinstance(value, str) else None
+        if name is not None and name in table.columns:
+            side, rows = table.columns[name], column.codes == code
+            named = np.array([place.get(str(v), NAMELESS) for v in side.values], dtype=np.int64)
+            found[rows] = named[side.codes[rows]]
+    return found
+
+
+def _word(text: str) -> str:
+    """Give a name or a verdict in one spelling: `Model A` is `model_a`."""
+    return "_".join(text.lower().replace("-", " ").split())
+
+
 def _verdict(value: Any) -> tuple[float, bool]:
     """Give what a cell says of the left model, nan if that is nothing known; and if it is blank."""
     match value:
@@ -306,7 +359,7 @@ def _verdict(value: Any) -> tuple[float, bool]:
         case float() if np.isnan(value):
             return np.nan, True
         case str():
-            word = value.strip().lower()
+            word = _word(value)
             if word.startswith(_TIES):
                 return 0.5, False
             return _WINS.get(word, np.nan), not word

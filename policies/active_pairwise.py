@@ -9,10 +9,11 @@ from itertools import combinations
 from typing import Annotated, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
 from orchestrator.core.budget import BudgetView
-from orchestrator.core.events import Asked, Parked
+from orchestrator.core.events import Asked, Declined, Parked
 from orchestrator.core.ids import JudgeIx
 from orchestrator.core.ports import FINISH, PAUSE, Plugin, PolicyEvent, Turn
 from orchestrator.core.query import Judged, Kind, Observation, Preference, Query
@@ -49,7 +50,8 @@ class ActivePairwiseConfig(BaseModel):
     floor : share of questions that are drawn from all pairs and judges alike
     power : how much the best pairs stand out
     rank : of the table of strengths by category that `copt` follows
-    max_repeats : how often a judge is asked the same question; None: no bound but the judge's own
+    max_repeats : how often a judge is asked the same question, earlier runs' included; None: no bound
+        but the judge's own
     criterion : whose verdicts it follows, where there are several; None: the estimate's, or the first
     """
 
@@ -70,12 +72,18 @@ class ActivePairwise:
     The first questions go round a random cycle that connects all arms. After that a pair and judge
     have the probability (1 - floor) g^power/Σ g^power + floor/(pairs · judges), with g what one more
     comparison would teach, per expected dollar. A pair goes through the items in an order that the
-    seed gives, from a place of its own, so each item is as likely to be its next one. The propensity
-    of a question is the product of all that; `both` orders of a question share it. With `copt` what is
-    drawn is a pair in a category, and the items are that category's.
+    seed gives, from a place of its own. What earlier runs asked a judge of a pair and an item counts as
+    asked: the first repeats go round the items without it. With `copt` what is drawn is a pair in a
+    category, and the items are that category's.
+
+    The propensity of a question is the probability of its pair and judge, given all that was known,
+    times that of its item before anything was: every item of a round is as likely to be at a place of
+    it, but once its first one is known, so are the others. `both` orders of a question share it.
 
     A judge that is down, or whose own money is at its end, or that has answered all it can of a pair,
-    is left out of the law, and the others' probabilities grow.
+    is left out of the law, and the others' probabilities grow: from then on 1/propensity does not
+    weigh pairs and judges alike (`estimators.comparisons.balanced_weights` does). What is drawn after
+    a question was declined has random numbers of its own.
 
     Draws from `stream(POLICY, ...)`; equal events give equal states to the bit.
 
@@ -119,6 +127,9 @@ class ActivePairwise:
         ]
         n_items = np.repeat([float(len(of)) for of in self._items], self._n_pairs)
         self._most = np.array(bounds)[:, None] * n_items
+        self._earlier = self._asked_earlier()
+        for (judge, cell), times in self._earlier.items():
+            self._most[judge, cell] -= np.minimum(times, bounds[judge]).sum()
         self._panel = Abreast(
             [
                 Seat(JudgeIx(j), account=f"judge:{panelist.name}", end=np.inf)
@@ -126,6 +137,7 @@ class ActivePairwise:
             ]
         )
         self._n_drawn = 0
+        self._n_declined = 0
         self._next: Query | None = None
         self._learn()
         rng = study.seeds.spawn(Stream.POLICY, _CYCLE)
@@ -163,6 +175,7 @@ class ActivePairwise:
                 self._land(query, said)
             case _:
                 self._panel.follow(event)
+                self._n_declined += isinstance(event, Declined)
         self._next = None
 
     def explain(self) -> dict[str, Json]:
@@ -189,19 +202,20 @@ class ActivePairwise:
         law[ready] = self._used[ready] < self._most[ready]
         if not law.any():
             return None
-        which, coin = self._study.seeds.stream(Stream.POLICY, _DRAW, self._n_drawn).random(2)
+        # A question that was declined tells where its numbers lie, so it has used them up.
+        rng = self._study.seeds.stream(Stream.POLICY, _DRAW, self._n_drawn)
+        which, coin = rng.random((1 + self._n_declined, 2))[-1]
         q, note = self._probabilities(law)
         judge, cell = divmod(draw(q, float(which)), law.shape[1])
-        category, pair = divmod(cell, self._n_pairs)
-        a, b = (int(side[pair]) for side in pairs(frame.n_arms))
-        replicate, item = self._item(judge, cell)
+        a, b = (int(side[cell % self._n_pairs]) for side in pairs(frame.n_arms))
+        replicate, item, n_items = self._item(judge, cell)
         first, second = self._orders.ahead(a, b, float(coin))
         return Query(
             kind=Kind.COMPARE,
             judge=JudgeIx(judge),
             units=(frame.unit(item, first), frame.unit(item, second)),
             replicate=replicate,
-            propensity=float(q[judge, cell]) / len(self._items[category]),
+            propensity=float(q[judge, cell]) / n_items,
             note=note,
         )
 
@@ -228,19 +242,26 @@ class ActivePairwise:
         per_price = value / self._price[:, None]
         return mixture(per_price, floor=config.floor, power=config.power, law=law), note
 
-    def _item(self, judge: int, cell: int) -> tuple[int, int]:
-        """Give the repeat and the item that a judge is asked about next for a pair in a category."""
-        items = self._items[cell // self._n_pairs]
-        replicate, at = divmod(int(self._used[judge, cell]), len(items))
+    def _item(self, judge: int, cell: int) -> tuple[int, int, int]:
+        """Give the repeat and the item that a judge is asked about next for a pair in a category.
+
+        Also gives how many items go round in this repeat: those that no earlier run asked as often.
+        """
+        items, at = self._items[cell // self._n_pairs], int(self._used[judge, cell])
+        if (times := self._earlier.get((judge, cell))) is None:
+            replicate, at = divmod(at, len(items))
+        else:
+            every, replicate = items, 0
+            while at >= len(items := every[times <= replicate]):
+                at, replicate = at - len(items), replicate + 1
         rng = self._study.seeds.stream(Stream.POLICY, _PLACE, judge, cell, replicate)
-        return replicate, int(items[(int(rng.integers(len(items))) + at) % len(items)])
+        return replicate, int(items[(int(rng.integers(len(items))) + at) % len(items)]), len(items)
 
     def _count(self, query: Query) -> None:
         """Count a new question, and line up its other order."""
         first, second = self._arms(query)
-        pair = self._place[min(first, second), max(first, second)]
         self._n_drawn += 1
-        self._used[query.judge, self._category(query) * self._n_pairs + pair] += 1
+        self._used[query.judge, self._cell(query)] += 1
         self._orders.launched(first, second)
         if query.note == _IN_CYCLE:
             self._starts.popleft()
@@ -270,9 +291,42 @@ class ActivePairwise:
         frame = self._study.frame
         return int(frame.stratum[frame.item_of(query.units[0])])
 
+    def _cell(self, query: Query) -> int:
+        """Give the place of a question's pair in its category."""
+        low, high = sorted(self._arms(query))
+        return self._category(query) * self._n_pairs + self._place[low, high]
+
     def _arms(self, query: Query) -> tuple[int, int]:
         first, second = map(self._study.frame.arm_of, query.units)
         return first, second
+
+    def _asked_earlier(self) -> dict[tuple[int, int], NDArray[np.int64]]:
+        """Count how often earlier runs asked a judge of a pair about each of its category's items.
+
+        Two orders of one repeat count once, and so does a verdict "does not apply"; what did not ask
+        for the criterion that is followed does not count.
+        """
+        frame, panel = self._study.frame, self._study.panel
+        at = np.empty(frame.n_items, dtype=np.int64)
+        for items in self._items:
+            at[items] = np.arange(len(items))
+        asked = {
+            (
+                query.judge,
+                self._cell(query),
+                int(at[frame.item_of(query.units[0])]),
+                query.replicate,
+            )
+            for query, outcome in ((record.query, record.outcome) for record in self._study.prior)
+            if query.judge < len(panel)
+            and isinstance(outcome, Judged)
+            and any(said.criterion == self._criterion for said in outcome.observations)
+        }
+        found: dict[tuple[int, int], NDArray[np.int64]] = {}
+        for judge, cell, item, _ in asked:
+            n_items = len(self._items[cell // self._n_pairs])
+            found.setdefault((judge, cell), np.zeros(n_items, dtype=np.int64))[item] += 1
+        return found
 
     def _points(self, observations: Sequence[Observation]) -> float | None:
         """Give what a verdict is worth to the first model; None where it is not applicable."""

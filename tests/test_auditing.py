@@ -19,18 +19,19 @@ SCALE = {"type": "preference"}
 def run(tmp_path):
     """Run a campaign of comparisons with a judge that favours the first place."""
 
-    def run(**sections):
+    def run(to="run", **sections):
         rows = [
             {"id": f"i{n}", "arm": arm, "a": f"answer {n}", "t": t}
             for n in range(40)
             for arm, t in (("x", 0.7), ("y", 0.0), ("z", -0.7))
         ]
         (tmp_path / "d.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), "utf-8")
+        own = {"path": "d.jsonl", "arm": "arm", "fields": {"candidate": "a"}}
         document = {
             "version": 1,
             "name": "board",
             "seed": 3,
-            "data": {"path": "d.jsonl", "arm": "arm", "fields": {"candidate": "a"}},
+            "data": own | sections.pop("data", {}),
             "judges": [
                 {
                     "name": "j",
@@ -47,7 +48,7 @@ def run(tmp_path):
         }
         path = tmp_path / "c.yaml"
         path.write_text(json.dumps(document | sections), encoding="utf-8")
-        return Campaign.from_yaml(path).run(tmp_path / "run").directory
+        return Campaign.from_yaml(path).run(tmp_path / to).directory
 
     return run
 
@@ -92,6 +93,22 @@ def test_a_table_of_votes_brings_its_findings_to_the_estimate(tmp_path):
     path.write_text("left,right,winner\n" + rows, encoding="utf-8")
     found = {one.flag: one.message for one in assess(path, Request()).suspicions}
     assert "board_disconnected" in found
+
+
+def test_earlier_judgments_count_or_are_said_to_be_left_out(run, tmp_path):
+    """As in the ranking beside it; the campaign that names them is loaded again for them."""
+    earlier = run("earlier")
+    directory = run(data={"prior_judgments": [str(earlier)]}, seed=4)
+    (alone,), (found,) = audit_path(earlier), audit_path(directory)
+    assert found.found["n_votes"] == 2 * alone.found["n_votes"]
+    assert (alone.judges, found.judges) == (("j",), ("j", "earlier judges"))
+    assert "left_out" not in found.found
+    (tmp_path / "c.yaml").unlink()
+    data = summary(directory)
+    (without,) = data.audits
+    assert without.found["n_votes"] == alone.found["n_votes"]
+    for text in (markdown.render(data), html.render(data)):
+        assert "This audit leaves out the judgments of earlier runs" in text
 
 
 def test_what_is_no_board_is_refused(run, tmp_path):

@@ -511,6 +511,78 @@ def test_only_comparisons_take_in_earlier_judgments(problems):
     assert any(said in line for line in found)
 
 
+ARMS = (
+    "{path: items.csv, id: ticket, strata: topic, fields: {question: message}, "
+    "arms: {short: {candidate: short_reply}, long: {candidate: long_reply}}}"
+)
+
+
+def compared(estimate, ties="true", **sections):
+    """A campaign of comparisons of two arms with one estimate."""
+    task = f"{{kind: compare, scale: {{type: preference, ties: {ties}}}}}"
+    return plain(**{"data": ARMS, "task": task, "estimate": f"[{estimate}]"} | sections)
+
+
+@pytest.mark.parametrize(
+    ("context", "said"),
+    [
+        ("topics", '"topics" is not the column that data.strata names; did you mean "topic"?'),
+        ("quality", '"quality" is not the column that data.strata names; known: topic'),
+    ],
+)
+def test_strengths_differ_by_the_categories_of_the_data(load, problems, context, said):
+    tensor = "{name: t, kind: bt_tensor, context: %s}"
+    assert load(compared(tensor % "topic")).warnings == ()
+    (wrong,) = problems(compared(tensor % context))
+    assert f"estimate[0].context — {said}" in wrong
+    without = ARMS.replace(" strata: topic,", "")
+    (unset,) = problems(compared(tensor % "topic", data=without))
+    assert "estimate[0].context — data.strata is not set" in unset
+
+
+WRONG_NAMES = {
+    "covariates[0].from": 'items.csv has no column "qualty"; did you mean "quality"?',
+    "covariates[1].from": 'no field is named "candidat"; did you mean "candidate"?',
+    "families.judges": 'no judge is named "larg"; did you mean "large"?',
+    "families.arms": 'no arm is named "shrt"; did you mean "short"?',
+    "contrast.arm": 'no arm is named "lng"; did you mean "long"?',
+    "contrast.baseline": 'no arm is named "shor"; did you mean "short"?',
+}
+
+
+@pytest.mark.parametrize("more", ["", ", ties: dav"])
+def test_all_wrong_names_of_an_estimate_come_at_once(problems, more):
+    """Though a key of it, the task or the data's columns are wrong too."""
+    wrong = (
+        "{name: r, kind: bradley_terry, covariates: [{name: qualty}, "
+        "{name: log_length, from: candidat}], families: {judges: {larg: us}, arms: {shrt: us}}, "
+        "contrast: {arm: lng, baseline: shor}%s}"
+    )
+    order = "{kind: compare, order: bth, scale: {type: preference}}"
+    found = problems(compared(wrong % more, task=order))
+    for key, said in WRONG_NAMES.items():
+        (line,) = (line for line in found if f"  estimate[0].{key} — " in line)
+        assert said in line
+    assert len(found) == len(WRONG_NAMES) + 1 + bool(more)
+
+
+@pytest.mark.parametrize(
+    ("keys", "ties", "said"),
+    [
+        ("ties: davidson", "false", "davidson models ties, and the scale of"),
+        ("ties: rao_kupper", "false", "rao_kupper models ties, and the scale of"),
+        ("ties: davidson", "true", None),
+        ("ties: half", "false", None),
+        ("families: {judges: {large: us}, arms: {short: them}}", "true", "no judge has the family"),
+        ("families: {judges: {large: us}, arms: {short: us}}", "true", None),
+    ],
+)
+def test_what_an_estimate_of_comparisons_can_not_show_is_warned_of(load, keys, ties, said):
+    warnings = load(compared(f"{{name: r, kind: bradley_terry, {keys}}}", ties)).warnings
+    assert [w.path for w in warnings] == [f"estimate[0].{keys.split(':')[0]}"] * (said is not None)
+    assert all(said in w.message for w in warnings)
+
+
 def test_a_mistake_in_the_defaults_is_shown_there_once(problems):
     (line,) = problems(plain(judge_defaults="{params: {max_output_token: 3}}"))
     assert line == (

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import fisher_exact
 
+from estimators.bradley_terry import BradleyTerryConfig
+from estimators.bt_tensor import BtTensorConfig
 from estimators.score_means import ScoreMeans, ScoreMeansConfig
 from orchestrator import Campaign, resume
 from orchestrator.core.errors import InvalidCampaign
@@ -25,6 +27,7 @@ from orchestrator.core.stopping import StopReason, StopRule
 from orchestrator.core.study import Panelist, Study
 from orchestrator.engine.fold import State
 from orchestrator.engine.verify import verify
+from orchestrator.gates import AtLeastGate, NonInferiorGate, SuperiorGate, misfits
 from orchestrator.store.sqlite import SqliteStore
 from orchestrator.testing.estimators import missing, rating
 from orchestrator.testing.fakes import FakeAdapter, MeanEstimator, Script, fake_crew
@@ -117,6 +120,43 @@ def test_a_gate_that_its_estimate_can_not_serve_is_named_at_its_key(folder, gate
 )
 def test_a_gate_that_its_estimate_serves_is_accepted(folder, gate):
     campaign(folder, gate).build()
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        SuperiorGate(estimate="r", rule="superior", margin=1.0),
+        NonInferiorGate(estimate="r", rule="non_inferior", margin=1.2),
+        AtLeastGate(estimate="r", rule="at_least", value=1.5),
+        AtLeastGate(estimate="r", rule="at_least", value=-3.0, arm="a"),
+    ],
+)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        BradleyTerryConfig(name="r", contrast={"arm": "a", "baseline": "b"}),
+        BtTensorConfig(name="r", context="kind", contrast={"arm": "a", "baseline": "b"}),
+    ],
+)
+def test_gaps_in_log_odds_have_no_scale_to_end_at(gate, settings):
+    scale = Scale(type=ScaleType.PREFERENCE, ties=True)
+    criteria = (Criterion(name="overall", scale=scale),)
+    assert not [*misfits(gate, settings, criteria, ("a", "b"))]
+
+
+@pytest.mark.parametrize(
+    "settings", [BradleyTerryConfig(name="r"), BtTensorConfig(name="r", context="kind")]
+)
+@pytest.mark.parametrize("value", [-3.0, 0.0, 1.5])
+def test_a_strength_is_that_of_an_arm(settings, value):
+    """All of them sum to zero, so that none of a bar above it could ever pass."""
+    criteria = (Criterion(name="overall", scale=Scale(type=ScaleType.PREFERENCE)),)
+    gate = AtLeastGate(estimate="r", rule="at_least", value=value)
+    ((key, message),) = misfits(gate, settings, criteria, ("a", "b"))
+    assert key == "arm"
+    assert message.startswith("missing; strengths sum to 0")
+    named = gate.model_copy(update={"arm": "a"})
+    assert not [*misfits(named, settings, criteria, ("a", "b"))]
 
 
 def test_arms_that_a_column_names_are_checked_with_the_data(folder):

@@ -1,5 +1,6 @@
 """Tables of comparisons: whose vote it is, what is refused, and that the numbers are the data's."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ from estimators.bradley_terry import fit_bradley_terry
 from estimators.comparisons import by_judge
 from orchestrator.core.errors import ConfigError
 from orchestrator.estimating import Request, assess
+from orchestrator.report.assessment import lines
 from orchestrator.tables import Problems, read_columns
-from orchestrator.votes import PARTS, read_votes
+from orchestrator.votes import PARTS, naive_of, read_votes
 
 
 @pytest.fixture
@@ -43,7 +45,7 @@ def test_a_winner_is_a_side_a_model_a_tie_or_missing(read):
     assert problems == []
     assert votes.models == ("left", "right", "x", "y")
     np.testing.assert_array_equal(votes.comparisons.outcome, [1, 0, 0.5, 0.5, 0, 1, 0, 1, 0, 1])
-    assert votes.missing[2, 3] == votes.missing.sum() == 1
+    assert votes.missing[0, 2, 3] == votes.missing.sum() == votes.n_missing == 1
 
 
 def test_the_columns_of_public_arenas_are_known(read):
@@ -51,6 +53,64 @@ def test_the_columns_of_public_arenas_are_known(read):
     assert problems == []
     assert (votes.models, votes.judges) == (("g", "h"), ("u1", "u2"))
     assert votes.items == ("row 1", "row 2")
+
+
+@pytest.mark.parametrize(
+    ("word", "outcome"),
+    [("both_bad", 0.5), ("bothbad", 0.5), ("Both bad", 0.5), ("Model A", 1), ("MODEL_B", 0)],
+)
+def test_a_verdict_may_be_spelt_in_several_ways(read, word, outcome):
+    votes, problems = read(f"left,right,winner\nx,y,{word}\n")
+    assert problems == []
+    assert votes.comparisons.outcome.tolist() == [outcome]
+
+
+def test_a_winner_that_names_a_column_is_the_model_in_it(read):
+    """Whichever side it was shown on; only without such a column is `model_a` the left one."""
+    rows = "x,y,model_a\ny,x,Model B\nx,y,tie\n"
+    plain, _ = read("model_a,model_b,winner\n" + rows)
+    turned, problems = read("model_a,model_b,winner\n" + rows, left="model_b", right="model_a")
+    assert problems == []
+    np.testing.assert_array_equal(turned.comparisons.left, plain.comparisons.right)
+    np.testing.assert_array_equal(turned.comparisons.outcome, [0, 1, 0.5])
+    np.testing.assert_array_equal(plain.comparisons.outcome, [1, 0, 0.5])
+    apart, problems = read(
+        "model_a,model_b,one,two,winner\nx,y,y,x,model_a\nx,y,x,y,model_a\nx,y,y,x,one\n",
+        left="one",
+        right="two",
+    )
+    assert problems == []
+    np.testing.assert_array_equal(apart.comparisons.outcome, [0, 1, 1])
+
+
+def test_a_missing_vote_without_a_criterion_is_missing_in_each(read):
+    """As a run writes it; blank without a reason is "not applicable" where reasons are given."""
+    votes, problems = read(
+        "left,right,winner,criterion,missing\n"
+        "x,y,left,one,\nx,y,right,two,\ny,x,,,parse_failure\nx,y,,one,empty\nx,y,,two,\n"
+    )
+    assert problems == []
+    assert votes.criteria == ("one", "two")
+    np.testing.assert_array_equal(votes.missing, [[[0, 1], [1, 0]], [[0, 0], [1, 0]]])
+    assert votes.n_missing == 2
+    table = "left,right,winner,criterion\nx,y,left,one\ny,x,,\n"
+    assert read(table)[0].missing[0, 1, 0] == 1
+    assert read(table + "x,y,left,\n")[1] == ["v.csv:4  criterion — row 3: missing"]
+
+
+def test_a_reason_beside_a_winner_is_refused(read):
+    (problem,) = read("left,right,winner,missing\nx,y,left,empty\n")[1]
+    assert problem.endswith('says why there is no winner, and the winner is "left"')
+
+
+def test_no_winner_is_nothing_to_estimate(read, tmp_path):
+    assert read("left,right,winner\nx,y,\ny,x,\n")[1] == ["v.csv  no row has a winner"]
+    assert read("left,right,winner,criterion\nx,y,left,one\ny,x,,two\n")[1] == [
+        'v.csv  no row has a winner for "two"'
+    ]
+    (tmp_path / "n.csv").write_text("model_a,model_b,winner\nx,y,\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="no row has a winner\n1 problem; nothing was estimated"):
+        assess(tmp_path / "n.csv", Request())
 
 
 @pytest.mark.parametrize(
@@ -121,6 +181,128 @@ def test_groups_that_never_meet_are_not_ranked(tmp_path):
     assert about["components"] == [["a", "b"], ["c", "d"]]
     assert about["by_name"]["rank_lower"] == [1, 1, 1, 1]
     assert about["by_name"]["rank_upper"] == [4, 4, 4, 4]
+
+
+def said(path, **request):
+    found = assess(path, Request(**request))
+    return {one.flag: one.message for one in found.suspicions}
+
+
+def test_the_estimates_own_flags_are_suspicions_in_words(tmp_path):
+    path = tmp_path / "v.csv"
+    rows = "a,b,left,one\nb,a,left,one\nc,d,left,one\nd,c,left,one\na,b,left,two\nc,d,left,two\n"
+    path.write_text("left,right,winner,criterion\n" + rows * 5, encoding="utf-8")
+    found = said(path)
+    assert {"disconnected", "separated", "prior_holds"} <= found.keys()
+    assert found["separated"].startswith("two: some arms have won, or lost, all")
+    few = "item_id,left,right,winner,category\n" + "".join(
+        f"q{i % 5},{a},{b},{('left', 'right', 'tie', 'left')[i % 4]},{'kl'[i % 5 % 2]}\n"
+        for i in range(20)
+        for a, b in ("xy", "yx")
+    )
+    path.write_text(few, encoding="utf-8")
+    assert "few_clusters" in said(path)
+    assert said(path, kind="bt_tensor")["pooled"].startswith("too few votes")
+
+
+def test_models_whose_names_are_alike_are_suspicious(tmp_path):
+    path = tmp_path / "v.csv"
+    path.write_text("left,right,winner\nGPT,x,left\nx,gpt ,left\ny,x,tie\n", encoding="utf-8")
+    message = said(path)["names_alike"]
+    assert message == '"GPT", "gpt " differ in case or spaces alone; each is taken as a model'
+
+
+@pytest.mark.parametrize("head", ["item_id", "note"])
+def test_a_table_that_was_doubled_is_suspicious(tmp_path, head):
+    """By its items, or where it has none because no sort of vote stands alone."""
+    rng = np.random.default_rng(4)
+    words = rng.choice(["left", "right", "tie"], size=200)
+    sides = [rng.choice(list("wxyz"), size=2, replace=False) for _ in words]
+    rows = [f"q{i},{a},{b},{w}\n" for i, ((a, b), w) in enumerate(zip(sides, words, strict=True))]
+    path = tmp_path / "v.csv"
+    for text, is_doubled in (("".join(rows), False), ("".join(rows * 2), True)):
+        path.write_text(f"{head},left,right,winner\n{text}", encoding="utf-8")
+        assert ("repeated_rows" in said(path)) is is_doubled
+
+
+def test_a_column_that_looks_like_the_items_is_suggested(tmp_path):
+    path = tmp_path / "v.csv"
+    path.write_text("question_id,left,right,winner\nq,x,y,left\nq,y,x,tie\n", encoding="utf-8")
+    sources = [one.source for one in assess(path, Request()).assumptions]
+    assert "no column item_id; --map item_id=question_id takes that" in sources
+    mapped = assess(path, Request(names={"item_id": "question_id"}))
+    assert not any("item_id" in one.source for one in mapped.assumptions)
+
+
+def test_win_probabilities_count_votes_and_mark_the_cells_without(tmp_path):
+    """No column of items, of which none are counted by name."""
+    rng = np.random.default_rng(5)
+    rows = []
+    for i in range(600):
+        topic = ("law", "code")[i % 2]
+        a, b = rng.choice(list("wxyz" if topic == "law" else "wxy"), size=2, replace=False)
+        word = "left" if rng.random() < 1 / (1 + np.exp(ord(a) - ord(b))) else "right"
+        rows.append(f"q{i},{a},{b},{word},{topic}\n")
+    path = tmp_path / "v.csv"
+    path.write_text("item_id,left,right,winner,category\n" + "".join(rows), encoding="utf-8")
+    text = lines(assess(path, Request(kind="bt_tensor")))
+    (head,) = [line for line in text if "win probabilities" in line and "rows" in line]
+    assert head.split()[-5:] == ["naive", "win", "rate", "ours", "width"]
+    assert "items" not in head
+    empty = [line for line in text if line.startswith("z in code")]
+    assert empty
+    assert all(line.split()[3:8] == ["0", "no", "votes", "here", line.split()[7]] for line in empty)
+    assert not any("rows speak of" in line for line in text)
+
+
+def test_a_fit_that_failed_has_nothing_beside_it(read, tmp_path):
+    """And is written nevertheless."""
+    text = "left,right,winner\nx,y,left\ny,x,tie\n"
+    path = tmp_path / "f.csv"
+    path.write_text(text, encoding="utf-8")
+    found = assess(path, Request())
+    (result,) = found.results
+    (compared,) = result.compared
+    nothing = dict.fromkeys(("names", "value", "se", "lower", "upper"), ())
+    failed = replace(
+        compared.estimate, target="scores", kind="bt_tensor", diagnostics={}, **nothing
+    )
+    naive = naive_of(read(text)[0], 0, failed, None)
+    assert (naive.n_rows, naive.value) == ((), ())
+    one = compared._replace(estimate=failed, naive=naive)
+    assert lines(replace(found, results=(replace(result, compared=(one,)),)))
+
+
+@pytest.mark.parametrize(
+    ("header", "names", "says"),
+    [
+        (
+            "model_a,model_b,winner_model_a,winner_model_b,winner_tie",
+            {},
+            "winner — no column has this name; .* one column winner that holds model_a, model_b or tie",
+        ),
+        (
+            "model_a,model_b,winner",
+            {"category": "winner"},
+            "winner — its column winner is read as category; --map winner=COLUMN names one\n",
+        ),
+        (
+            "model_a,model_b,winner",
+            {"left": "model_b"},
+            "right — its column model_b is read as left",
+        ),
+    ],
+)
+def test_a_table_that_is_nearly_of_votes_says_what_it_lacks(tmp_path, header, names, says):
+    """The part is named, and neither ratings nor systems are guessed."""
+    path = tmp_path / "v.csv"
+    n = header.count(",") - 1
+    cells = ("1", "0", "0")[:n] if n > 1 else ("tie",)
+    rows = [",".join(("x", "y", *cells)), ",".join(("y", "x", *cells[::-1]))]
+    path.write_text("\n".join((header, *rows)), encoding="utf-8")
+    with pytest.raises(ConfigError, match=says) as refusal:
+        assess(path, Request(names=names))
+    assert "score" not in str(refusal.value)
 
 
 def test_what_means_nothing_to_comparisons_is_refused(tmp_path):

@@ -69,7 +69,7 @@ class Compare:
             named, problems = named_fields(text or "", (*names, *PLACES))
         if not problems:
             wanted = tuple(name for name in named if name in names) or names
-            own = tuple(name for name in names if not _is_alike(fields, name, n_arms)) or names
+            own = tuple(name for name in names if count_unlike(fields, name, n_arms)) or names
             self._own = tuple(name for name in wanted if name in own) or own
             self._common = tuple(name for name in wanted if name not in own)
             shown = (*self._common, *self._own)
@@ -94,6 +94,11 @@ class Compare:
             reason=reason,
             route=route,
         )
+
+    @property
+    def shown_of_each(self) -> tuple[str, ...]:
+        """The fields that a question shows of each of its two answers."""
+        return self._own
 
     def render(self, query: Query, attempt: Attempt) -> Request:
         """Write the request: the stable prefix, then both answers inside the fence."""
@@ -130,9 +135,7 @@ class Compare:
         return shown
 
 
-def _is_alike(fields: Sequence[Mapping[str, str | Chat]], name: str, n_arms: int) -> bool:
-    """Say whether a field is the same in all arms of every item."""
-    return all(
-        given.get(name) == fields[unit - unit % n_arms].get(name)
-        for unit, given in enumerate(fields)
-    )
+def count_unlike(fields: Sequence[Mapping[str, str | Chat]], name: str, n_arms: int) -> int:
+    """Count the items in which a field is not the same in all arms."""
+    items = (fields[at : at + n_arms] for at in range(0, len(fields), n_arms))
+    return sum(any(arm.get(name) != arms[0].get(name) for arm in arms) for arms in items)

@@ -110,10 +110,14 @@ class StopRule:
         )
 
     def _is_separated(self, estimate: Estimate) -> bool:
-        """Say whether an estimate proves what is wanted, by its diagnostics' `is_separated`."""
+        """Say whether an estimate proves what is wanted, by its diagnostics' `is_separated`.
+
+        Names without a finite estimate don't matter: an arm that loses all has none, and is proved to
+        be below the leader all the same.
+        """
         proved = estimate.diagnostics.get("is_separated") or {}
         return (
-            estimate.status is Status.OK
+            estimate.status not in {Status.EMPTY, Status.FAILED}
             and estimate.n_items >= self.min_items
             and bool(proved.get(self.separates))
         )

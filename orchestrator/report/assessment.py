@@ -231,6 +231,7 @@ def _use(use: Use) -> str:
 def _table_of(result: CriterionResult, one: Compared) -> Iterator[str]:
     """Set naive and honest intervals side by side, and say why they differ."""
     e, naive = one.estimate, one.naive
+    is_pairs = _is_of_pairs(e)
     rows, lost = [], []
     for i in shown(e):
         ends = (naive.lower[i], naive.upper[i], e.lower[i], e.upper[i])
@@ -241,7 +242,9 @@ def _table_of(result: CriterionResult, one: Compared) -> Iterator[str]:
             (
                 label(e.names[i]),
                 f"{naive.n_rows[i]:,}",
-                _interval(naive.value[i], *ends[:2], digits),
+                _interval(naive.value[i], *ends[:2], digits)
+                if naive.n_rows[i]
+                else f"no {'votes' if is_pairs else 'rows'} here",
                 f"{_by_name(e, 'n_items', i) or 0:,}",
                 _interval(e.value[i], *ends[2:], digits),
                 "" if math.isnan(ratio) else f"{ratio:.2f}x",
@@ -252,10 +255,13 @@ def _table_of(result: CriterionResult, one: Compared) -> Iterator[str]:
             lost.append(f"{n:,} in {label(e.names[i])}: {_range(*worst, digits)}")
     units = ("naive", "ours")
     if one.is_in_logits:
-        units = ("naive win rate", "log-odds") if _is_of_pairs(e) else ("naive share", "logits")
+        units = ("naive win rate", "log-odds") if is_pairs else ("naive share", "logits")
+    elif is_pairs:
+        units = ("naive win rate", "ours")
     head = (f"{result.criterion}, {target(e)}", "rows", units[0], "items", units[1], "width")
-    kept = _short if one.is_in_logits else tuple[str, ...]
-    yield from _grid(kept(head), map(kept, rows))
+    # Width says nothing of logits, and items are not counted by name of what is no mean of scores.
+    kept = [0, 1, 2, 4] if one.is_in_logits else [0, 1, 2, 4, 5] if is_pairs else [*range(6)]
+    yield from _grid([head[k] for k in kept], ([row[k] for k in kept] for row in rows))
     if len(rows) < len(e.names):
         yield f"({len(e.names) - len(rows):,} more are in --json)"
     yield from _told("why", [f"{why(one)}."])
@@ -266,11 +272,6 @@ def _table_of(result: CriterionResult, one: Compared) -> Iterator[str]:
         yield from _told("missing", [f"{missing} with each at an end of the scale."])
 
 
-def _short(row: Sequence[str]) -> tuple[str, ...]:
-    """Leave out the columns of items and width, which say nothing of logits."""
-    return (*row[:3], row[4])
-
-
 _LISTED = 4
 """Of how many names the missing verdicts are listed."""
 
@@ -278,8 +279,10 @@ _LISTED = 4
 def why(one: Compared) -> str:
     """Say in one sentence why our intervals differ from the naive ones."""
     e, naive = one.estimate, one.naive
+    if _is_of_pairs(e):
+        return _WHY_IN_PAIRS if one.is_in_logits else _WHY_CHANCES
     if one.is_in_logits:
-        return _WHY_IN_PAIRS if _is_of_pairs(e) else _why_in_sequence(e)
+        return _why_in_sequence(e)
     # Where repeats alone are random, items are as given and nothing rests on their number.
     is_sample = "items like these" in e.estimand
     n_rows = sum(naive.n_rows)
@@ -326,6 +329,12 @@ def why(one: Compared) -> str:
 _WHY_IN_PAIRS = (
     "a win rate depends on whom an arm met and on which answer stood first; log-odds are the arm's own, "
     "above the mean of all, and comparisons of one item hang together"
+)
+
+
+_WHY_CHANCES = (
+    "a win rate depends on whom an arm met and on which answer stood first; ours is against all other arms "
+    "alike, and votes of other categories inform it"
 )
 
 

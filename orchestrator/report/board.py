@@ -65,9 +65,17 @@ def _standing(e: Estimate) -> Iterator[str]:
 
 
 def leaderboard(e: Estimate) -> Grid:
-    """Tabulate the arms, the best first: strength, the ranks it may have, and its tier."""
+    """Tabulate the arms, the best first: strength, the ranks it may have, and its tier.
+
+    Where no chain of comparisons connects all arms, each group stands by itself, the largest first,
+    and of each arm is said among which its strength is.
+    """
     by_name = e.diagnostics["by_name"]
-    order = sorted(range(len(e.names)), key=lambda i: (_nan_last(-e.value[i]), i))
+    groups = sorted(e.diagnostics["components"], key=len, reverse=True)
+    group_of = {name: k for k, group in enumerate(groups) for name in group}
+    part = [group_of[name] for name in e.names]
+    order = sorted(range(len(part)), key=lambda i: (part[i], _nan_last(-e.value[i]), i))
+    is_parted = len(groups) > 1
     rows = []
     for i in order:
         half = (e.upper[i] - e.lower[i]) / 2
@@ -75,8 +83,14 @@ def leaderboard(e: Estimate) -> Grid:
         low, high = by_name["rank_lower"][i], by_name["rank_upper"][i]
         ranks = f"{low}" if low == high else f"{low} to {high}"
         strength = f"{number(_known(e.value[i]), digits)} {interval(_known(e.lower[i]), _known(e.upper[i]), digits)}"
-        rows.append((label(e.names[i]), ranks, strength, str(by_name["tier"][i])))
-    return Grid(f"{e.name}: {e.target}", ("arm", "rank", "strength", "tier"), tuple(rows))
+        row = label(e.names[i]), ranks, strength, str(by_name["tier"][i])
+        rows.append((*row, _among(groups[part[i]])) if is_parted else row)
+    head = ("arm", "rank", "strength", "tier", *(["among"] if is_parted else []))
+    return Grid(f"{e.name}: {e.target}", head, tuple(rows))
+
+
+def _among(group: Sequence[str]) -> str:
+    return listed(group) if len(group) > 1 else "no other"
 
 
 def neighbours(e: Estimate) -> Grid | None:

@@ -37,6 +37,8 @@ def lines(audit: BoardAudit, *, with_criterion: bool = False) -> list[str]:
         said = [f"There is no audit: {audit.found['reason']}."]
     else:
         said = findings(audit.found, audit.models, audit.judges)
+    if "left_out" in audit.found:
+        said.append(f"This audit leaves out {audit.found['left_out']}.")
     head = f"{label(audit.criterion)}: " if with_criterion else ""
     return [f"{head}{line}" for line in said]
 
@@ -125,8 +127,11 @@ def _neighbours(of: Row, names: Sequence[str]) -> _Said:
         f"not told apart with all gaps together, {d['open_alone']:,} one by one"
     )
     if of["effect"] is None:
+        n = d["not_estimable"] - 1
+        others = f", nor have {plural(n, 'other')}" if n > 0 else ""
         fact += (
-            f"; between {a} and {b} one has won everything, so their gap has no finite estimate."
+            f"; between {a} and {b} one has won everything, so their gap has no finite estimate"
+            f"{others}."
         )
     else:
         fact += f"; least is known of {a} and {b}, to ±{_number(of)} {_ends(of)} log-odds."
@@ -140,11 +145,14 @@ def _neighbours(of: Row, names: Sequence[str]) -> _Said:
 
 def _more(of: Row) -> str:
     d: Row = of["detail"]
+    if d["not_estimable"] and d["not_estimable"] == d["open_together"]:
+        return "How many more comparisons settle that can't be told."
     if d["more_to_settle"] is None:
         return "No number of further comparisons settles them."
+    whom = "each of them" if not d["not_estimable"] else "each with a finite estimate"
     where = "of these pairs" if d["settle_by"] == "pairs" else "spread over all pairs"
     said = (
-        f"To know each of them to ±{of['band']:g} takes {plural(d['more_to_settle'], 'more comparison')} {where}"
+        f"To know {whom} to ±{of['band']:g} takes {plural(d['more_to_settle'], 'more comparison')} {where}"
         f"{_price(d['price_to_settle'])}"
     )
     if d["more_to_prove"] is None or d["more_to_prove"] == d["more_to_settle"]:
@@ -222,7 +230,7 @@ def _coverage(of: Row, names: Sequence[str]) -> _Said:
     fact = (
         f"{names[of['subject'][0]]} has {plural(d['votes'], 'vote')}, where an even share is {d['even']:,.0f} and "
         f"{names[d['most']]} has {d['most_votes']:,}: its standard error is {_size(of)} times that of an even "
-        "share."
+        f"share.{_left_out(of)}"
     )
     return fact, f"Ask more about {_some([names[each] for each in d['thin']])}."
 
@@ -252,9 +260,16 @@ def _judge(of: Row, names: Sequence[str], judges: Sequence[str]) -> _Said:
     )
     fact = (
         f"{who}, with {d['share']:.0%} of the votes, {_moves(of)} {names[model]} by {_size(of)} log-odds; "
-        f"without it {order}."
+        f"without it {order}.{_left_out(of)}"
     )
     return fact, "Look at its verdicts, and give the strengths without it as well."
+
+
+def _left_out(of: Row) -> str:
+    n = of["detail"]["left_out"]
+    if not n:
+        return ""
+    return f" {plural(n, 'vote')} on gaps without a finite estimate {_be(n)} not counted."
 
 
 # --- small things ----------------------------------------------------------------------------------

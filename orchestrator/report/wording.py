@@ -558,7 +558,7 @@ _FLAGS = {
     "saturated": "a judge gives most units the same verdict every time, and can't tell them apart",
     "unstable_spread": "a judge's batches differ so much that its model is not stable",
     "quadrature": "the integral over batch effects did not settle with more nodes",
-    "undetermined": "the verdicts leave part of a judge's memory open; a weak prior holds it",
+    "undetermined": "part of the model is left open by the verdicts, and a weak prior holds it",
     "boundary": "a judge's batches do not differ by more than chance: the spread is 0",
     "robust_disagrees": "for some parameter robust errors are below 0.8 or above 1.25 times the model's, "
     "which leaves something out",
@@ -568,6 +568,9 @@ _FLAGS = {
     "prior_sensitive": "part of the difference rests on units with one verdict only, which the penalty "
     "places",
     "prior_inconclusive": "the verdict depends on the penalty's scale, so it is none",
+    "items_unrated": "no judge has rated some of the units: where they lie is not known",
+    "items_unconnected": "no batches of any judge connect some units with the others, so these are not "
+    "placed among them",
     "fixed_order": "every unit stands in one place, so what the place does can't be told from what the "
     "unit is; no gate is decided",
     "contrast_differs_by_judge": "judges differ on this by more than chance (p < 0.1): read their rows, "
@@ -577,8 +580,7 @@ _FLAGS = {
     "separated": "some arms have won, or lost, all their comparisons with the others: these gaps have no "
     "finite estimate, and only what counts prove is ranked",
     "prior_holds": "a weak prior holds what the comparisons leave open",
-    "undetermined": "something can't be told from strengths, so that no strength has an error",
-    "missing_differs_by_pair": "missing differs by pair: weights divide by the share that was answered",
+    "missing_differs_by_pair": "missing differs by pair: weighted strengths take all pairs alike",
     "few_effective": "weights by 1/propensity leave few comparisons that count",
     "few_effective_votes": "weights by 1/propensity leave few comparisons that count",
     "judge_votes_against": "a judge prefers what the others find worse",

@@ -23,7 +23,7 @@ class Categories:
 
     The table is fitted again, from its own start and with the prior as a ridge, whenever a fifth more
     verdicts have landed than the last fit had; questions in flight, and those that landed since,
-    inform its tangent space meanwhile.
+    inform its tangent space meanwhile. Equal events give equal bits, whatever the threads of the BLAS.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Categories:
         self._landed.extend((first, second, category))
         self._points.append(points)
         n = len(self._points)
-        enough = PER_PARAMETER * dimension(self._shape, self._rank)
+        enough = PER_PARAMETER * (dimension(self._shape, self._rank) + 1)  # the order's advantage
         if n >= enough and n >= 1.2 * self._n_fit:
             self._fit()
 

@@ -114,6 +114,16 @@ def test_a_stop_rule_needs_precision_and_items():
     assert [n for n in range(1, 16) if rule.is_look(n)] == [5, 10, 15]
 
 
+@pytest.mark.parametrize("status", Status)
+def test_a_proved_leader_ends_a_run_though_other_names_have_no_finite_estimate(status):
+    """An arm that loses all keeps every strength from one; nothing is proved where nothing is fitted."""
+    proved = estimate(status=status, diagnostics={"is_separated": {"leader": True}})
+    is_fitted = status not in {Status.EMPTY, Status.FAILED}
+    assert StopRule(separates="leader").is_decided([proved]) is is_fitted
+    assert not StopRule(separates="ranking").is_decided([proved])
+    assert not StopRule(separates="leader").is_decided([estimate(status=status)])
+
+
 def test_looks_thin_out_where_they_can_not_stop_the_run():
     """A run of any length without a target looks some hundred times, early on at every count."""
     looks = [n for n in range(1, 100_001) if StopRule(every=25).is_look(n)]

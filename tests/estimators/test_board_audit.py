@@ -158,6 +158,78 @@ def test_a_list_sorted_by_name_says_nothing_about_the_first_place():
     assert "order" in found.reason
 
 
+# --- what a prior alone holds ----------------------------------------------------------------------
+
+
+def joined(votes):
+    """Add a seventh model that wins all of its 60 votes, before two judges."""
+    turn = np.arange(60)
+    return both(votes, table(np.full(60, 6), turn % 6, np.ones(60), judge=turn % 2))
+
+
+def test_who_has_merely_won_all_is_no_lack_of_coverage():
+    """A seventh that wins all of its votes changes nothing, up to what a weak prior shrinks."""
+    rng = np.random.default_rng(1)
+    votes = MODERATE.draw(rng)
+    plain = audit(votes, n_models=6, rng=rng).of("coverage")
+    found = audit(joined(votes), n_models=7, rng=rng).of("coverage")
+    assert found.subject == plain.subject
+    assert (found.effect, found.upper) == pytest.approx((plain.effect, plain.upper), rel=1e-3)
+    assert (found.detail["left_out"], plain.detail["left_out"]) == (60, 0)
+    assert {**found.detail, "left_out": 0} == plain.detail
+
+
+def test_who_has_merely_won_all_hides_no_judge_and_is_moved_by_none():
+    """A judge of another opinion is still found, by the models whose gaps are finite."""
+    rng = np.random.default_rng([1, 3])
+    votes = WORLDS["opinion"].draw(rng)
+    plain = audit(votes, n_models=6, rng=rng).of("judge_influence")
+    found = audit(joined(votes), n_models=7, rng=rng).of("judge_influence")
+    assert found.fires
+    assert found.subject == plain.subject
+    assert found.effect == pytest.approx(plain.effect, rel=1e-2)
+
+
+@pytest.mark.parametrize("n", [1, 40])
+def test_of_one_separated_pair_no_cost_is_known(n):
+    votes = table([0] * n, [1] * n, [1.0] * n, judge=np.arange(n) % 2)
+    found = audit(votes, n_models=2, rng=np.random.default_rng(0))
+    detail = found.of("neighbours_open").detail
+    assert detail["open_together"] == detail["not_estimable"] == int(n == 1)
+    if n == 1:
+        assert detail["more_to_settle"] is None
+        assert detail["more_to_prove"] is None
+    for kind in ("coverage", "judge_influence"):
+        assert "finite" in found.of(kind).reason
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_thin_boards_have_no_interval_of_no_width(seed):
+    """Many models, few votes, one judge with nearly half: most gaps are a prior's."""
+    rng = np.random.default_rng(seed)
+    left = rng.integers(0, 30, 60)
+    right = (left + rng.integers(1, 30, 60)) % 30
+    votes = table(left, right, rng.integers(0, 2, 60), judge=rng.integers(0, 3, 60))
+    found = audit(votes, n_models=30, rng=rng)
+    for kind in ("coverage", "judge_influence"):
+        one = found.of(kind)
+        assert one.reason or one.upper > one.lower
+
+
+def test_groups_that_nothing_connects_are_not_set_beside_each_other():
+    """Each sure of its own order: one tier, and coverage against the own group alone."""
+    rng = np.random.default_rng(3)
+    few, many = (replace(World(), n_votes=n, tied=0.0).draw(rng) for n in (600, 9000))
+    votes = both(few, replace(many, left=many.left + 6, right=many.right + 6))
+    found = audit(votes, n_models=12, rng=rng)
+    assert found.of("disconnected").fires
+    assert set(found.of("neighbours_open").detail["tiers"]) == {1}
+    assert not found.of("coverage").fires
+    pairs = found.of("position").detail["reversed_pairs"]
+    assert all((a < 6) == (b < 6) for a, b in pairs)
+
+
 # --- figures ---------------------------------------------------------------------------------------
 
 

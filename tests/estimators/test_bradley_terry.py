@@ -145,6 +145,23 @@ def test_what_never_met_has_no_gap_and_its_group_is_named():
     assert found.diagnostics["components"] == [["m0", "m1"], ["m2", "m3"]]
 
 
+def test_groups_that_never_met_share_one_tier_and_have_neighbours_of_their_own():
+    """Each group is sure of its own order, and one lies between the other's two."""
+    of = study(n_items=200, n_arms=4)
+    won = {(0, 1): 130, (2, 3): 180}
+    both_orders = [
+        ((i, a, b, float(i < n)), (i, b, a, float(i >= n)))
+        for i in range(200)
+        for (a, b), n in won.items()
+    ]
+    rows = [row for two in both_orders for row in two]
+    (found,) = estimated(of, rows)
+    assert found.diagnostics["by_name"]["tier"] == [1, 1, 1, 1]
+    shown = found.diagnostics["neighbours"]
+    assert [(row["above"], row["below"]) for row in shown] == [("m0", "m1"), ("m2", "m3")]
+    assert all(row["together"][0] > 0 for row in shown)
+
+
 def test_verdicts_that_are_all_ties_leave_an_interval_of_some_width():
     """Their scores have no spread; a tenth of the model's variance is believed at least."""
     of = study(n_items=40)

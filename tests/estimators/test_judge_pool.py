@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.linalg import block_diag
 
 from estimators.judge_pool import holm, pool_judges, pool_qualities
 from estimators.markov_inference import Inference, group_contrast, wald, welch
@@ -111,18 +112,128 @@ def test_differences_of_pooled_qualities_are_pooled_differences():
     assert 0.5 < weights[0] < 1
 
 
-def test_a_unit_is_pooled_over_the_judges_that_rated_it():
-    rng = np.random.default_rng(4)
-    both = fits([0.5, 0.0, -0.5], 1, 30, rng)[0]
-    more = [
-        (b, s, i + 1, y) for b, s, i, y in ratings_of(shuffled(judge([0.3, 0.1, 0.0]), 30, rng))
+# --- judges who rated other items --------------------------------------------------------------------
+
+APART = np.array([0.5, 0.0, 0.0, 0.0, 2.5, 2.5])
+"""Two items are well above the others; only some judges see them."""
+
+
+def rated(theta, items, n_batches, rng, level=0.0):
+    """Ratings of a judge that sees these items alone, and is so much more lenient."""
+    source = shuffled(judge(np.asarray(theta)[items] + level), n_batches, rng)
+    return [(b, s, items[i], y) for b, s, i, y in ratings_of(source)]
+
+
+def partial(items, n_batches, rng, level=0.0):
+    return fit_markov_glmm(rated(APART, items, n_batches, rng, level), quadrature=7)
+
+
+def overlapping(n_batches, rng):
+    """The first judge has seen none of the two high items, and the second neither of the first two."""
+    sets = [0, 1, 2, 3], [2, 3, 4, 5]
+    return [
+        partial(items, n_batches, rng, level) for items, level in zip(sets, (0, -1.2), strict=True)
     ]
-    other = fit_markov_glmm(more)
-    pooled = pool_qualities([both, other])
-    assert pooled.items == (0, 1, 2, 3)
-    assert pooled.value[0] == pytest.approx(both.theta[0] - both.theta.mean())
-    assert pooled.value[3] == pytest.approx(other.theta[2] - other.theta.mean())
-    assert np.linalg.eigvalsh(pooled.cov)[0] > -1e-9
+
+
+def test_judges_meet_in_the_items_that_both_have_rated():
+    """Centred each at its own items, item 0 would lie .9 too high, and others as far off."""
+    pooled = pool_qualities(overlapping(400, np.random.default_rng(4)))
+    assert pooled.items == (0, 1, 2, 3, 4, 5)
+    assert pooled.is_connected
+    z = (pooled.value - APART + APART.mean()) / np.sqrt(np.diag(pooled.cov))
+    assert np.abs(z).max() < 2.5
+    assert np.sqrt(np.diag(pooled.cov)).max() < 0.15
+
+
+def test_qualities_and_offsets_are_fitted_together():
+    """By least squares with a weight a judge: the same by the design matrix, and so its error."""
+    of = [
+        *overlapping(60, np.random.default_rng(5)),
+        partial([0, 2, 5], 40, np.random.default_rng(6)),
+    ]
+    pooled = pool_qualities(of)
+    rows = [(j, fit.items[i]) for j, fit in enumerate(of) for i in range(len(fit.items))]
+    design = np.array([[*np.eye(6)[item], *np.eye(3)[j]] for j, item in rows])
+    weights, blocks, leans = [], [], []
+    for fit in of:
+        v = len(fit.items)
+        centre = np.eye(v) - 1 / v
+        weights += [np.mean(1 / np.diag(centre @ fit.cov[:v, :v] @ centre))] * v
+        blocks.append(fit.cov[:v, :v])
+        leans.append(fit.cov[:v, :v] @ centre @ np.eye(6)[list(fit.items)] / 5.0)
+    root = np.sqrt(weights)
+    taken = (np.linalg.pinv(design * root[:, None]) * root)[:6]
+    taken -= taken.mean(axis=0)
+    y = np.concatenate([fit.theta for fit in of])
+    assert pooled.value == pytest.approx(taken @ y)
+    of_ratings = block_diag(*blocks) - block_diag(*(lean @ lean.T for lean in leans))
+    lean = taken @ np.concatenate(leans)
+    assert pooled.cov == pytest.approx(taken @ of_ratings @ taken.T + lean @ lean.T)
+
+
+def test_judges_without_a_common_item_are_not_compared():
+    rng = np.random.default_rng(7)
+    pooled = pool_qualities([partial([0, 1, 2], 60, rng), partial([3, 4], 60, rng, -1.2)])
+    assert pooled.component.tolist() == [0, 0, 0, 1, 1]
+    assert not pooled.is_connected
+    assert pooled.contrast({0: 1.0, 3: -1.0}).status is FitStatus.NOT_ESTIMABLE
+    within = pooled.contrast({3: 1.0, 4: -1.0})
+    assert within.status is FitStatus.OK
+    assert within.est == pytest.approx(pooled.value[3] - pooled.value[4])
+
+
+def test_another_judge_can_connect_what_a_judges_batches_do_not():
+    """One sees items in two sets of batches, which have levels of their own; one sees some of each."""
+    rng = np.random.default_rng(8)
+    first = rated(APART, [0, 1, 2], 200, rng)
+    second = [(b + 200, s, i, y) for b, s, i, y in rated(APART, [3, 4, 5], 200, rng, level=-1.5)]
+    split = fit_markov_glmm(first + second, quadrature=7)
+    assert split.component.any()
+    assert not pool_qualities([split]).is_connected
+    pooled = pool_qualities([split, partial([0, 1, 4, 5], 200, rng)])
+    assert pooled.is_connected
+    found = pooled.contrast({2: 1.0, 3: -1.0})
+    assert abs(found.est) < 2.5 * found.se
+    assert found.se < 0.4
+
+
+def test_an_item_without_a_rating_is_not_placed_by_the_penalty():
+    rng = np.random.default_rng(9)
+    lost = [(b, s, i, math.nan if i == 2 else y) for b, s, i, y in rated(APART, [0, 1, 2], 60, rng)]
+    pooled = pool_qualities([fit_markov_glmm(lost, lags=0, quadrature=7)])
+    assert np.isnan(pooled.value).tolist() == [False, False, True]
+    assert np.isnan(np.diag(pooled.cov)).tolist() == [False, False, True]
+    assert pooled.contrast({0: 1.0, 1: -1.0}).status is FitStatus.OK
+
+
+def test_nothing_to_pool_gives_no_qualities():
+    assert pool_qualities([]).items == ()
+    alone = pool_qualities([fit_markov_glmm([(b, 0, 0, b % 2) for b in range(9)])])
+    assert not np.isfinite(alone.value).any()
+
+
+def overlap_errors(n_batches, seed):
+    """Errors over standard errors: of items 0 and 1 against 4 and 5, and of item 0."""
+    pooled = pool_qualities(overlapping(n_batches, np.random.default_rng(seed)))
+    weights = np.array([0.5, 0.5, 0, 0, -0.5, -0.5]), np.eye(6)[0] - 1 / 6
+    return [w @ (pooled.value - APART) / math.sqrt(w @ pooled.cov @ w) for w in weights]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n_batches", [30, 120])
+def test_intervals_across_judges_hold(n_batches, measured):
+    """.95 of a difference that no judge has seen, and of an item that one has, in 400 runs."""
+    z = np.array([overlap_errors(n_batches, [10, run]) for run in range(400)])
+    cover = (np.abs(z) <= 1.96).mean(axis=0)
+    measured(
+        f"two judges with two of six items in common, {n_batches} batches each: coverage >= .92",
+        ", ".join(f"{each:.3f}" for each in cover),
+    )
+    assert (cover >= 0.92).all()
+
+
+# --- what intervals over judges hold ----------------------------------------------------------------
 
 
 def pooled_errors(theta, n_judges, n_batches, seed):

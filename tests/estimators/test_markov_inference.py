@@ -52,6 +52,7 @@ def test_items_like_these_need_welch(fit):
     by_scipy = stats.ttest_ind(fit.theta[:6], fit.theta[6:], equal_var=False)
     assert found.z == pytest.approx(by_scipy.statistic)
     assert found.p == pytest.approx(by_scipy.pvalue)
+    assert found.df == pytest.approx(by_scipy.df)
     assert found.se > group_contrast(fit, A, B).se
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from orchestrator.core.events import JudgeDown
+from orchestrator.core.events import Declined, JudgeDown
 from orchestrator.core.ids import JudgeIx, QNo
 from orchestrator.core.money import Nano
 from orchestrator.core.ports import FINISH
@@ -129,6 +129,32 @@ def test_frequencies_are_the_logged_propensities():
     assert statistic < 20.5  # chi-square of 5 degrees, p = .001
 
 
+def test_what_is_drawn_after_a_question_was_declined_has_the_logged_propensities_too():
+    """Declined is a question to judge 0: all six pairs can be the next one's, not half of them."""
+    counts, expected = np.zeros(6), np.zeros(6)
+    place = {pair: p for p, pair in enumerate(combinations(range(4), 2))}
+    for seed in range(1500):
+        run = play(
+            compared(n_items=3, repeats=(None, None), orders="balanced_random", seeds=Seeds(seed))
+        )
+        run.policy._starts.clear()
+        if (first := run.propose()).judge == 1:
+            continue
+        run.tell(Declined(query=first, hold=Nano(1), account="judge:judge0"))
+        query = run.propose()
+        assert query.judge == 1
+        counts[place[tuple(sorted(arms(query, 4)))]] += 1
+        law = np.array([[0.0], [1.0]]) * np.ones(6)
+        q = propensities(run.policy._posterior, price=[1, 1], law=law)[1]
+        assert query.propensity == pytest.approx(
+            q[place[tuple(sorted(arms(query, 4)))]] / 3, rel=1e-14
+        )
+        expected += q
+    assert counts.sum() > 500
+    statistic = ((counts - expected) ** 2 / expected).sum()
+    assert statistic < 20.5  # chi-square of 5 degrees, p = .001
+
+
 def test_no_item_comes_again_for_a_pair_before_all_have_been_asked():
     """Repeats of a question begin when its pair has gone through the items."""
     study = compared(n_items=5, n_arms=2, orders="balanced_random")
@@ -186,6 +212,43 @@ def test_a_newcomer_beside_known_arms_gets_the_questions():
     assert sum(q.note == "cycle" for q in asked) == 2
     assert all(5 in arms(q, 6) for q in asked[:2])
     assert np.mean([5 in arms(q, 6) for q in asked]) > 0.7
+
+
+def test_what_earlier_runs_asked_counts_as_asked():
+    """Of judge 0 three items of five are left the first time, and four the second."""
+    prior = [told(0, 0, 1, Preference.FIRST), told(1, 3, 2, Preference.TIE)]
+    turned = told(2, 1, 0, Preference.TIE)
+    again = replace(turned, query=replace(turned.query, replicate=-1))
+    study = compared(n_items=5, n_arms=2, repeats=(None, None), orders="balanced_random")
+    study = replace(study, prior=(*prior, turned, again))
+    run = play(study, max_repeats=2)
+    assert run.policy.explain()["to_come"] == {"judge0": 7, "judge1": 10}
+    asked = questions(run)
+    own = [(q.replicate, q.units[0] // 2) for q in asked if q.judge == 0]
+    assert {item for _, item in own[:3]} == {2, 3, 4}
+    assert {item for _, item in own[3:]} == {1, 2, 3, 4}
+    assert [replicate for replicate, _ in own] == [0] * 3 + [1] * 4
+    assert len(asked) - len(own) == 10
+    assert asked[0].propensity == pytest.approx(1 / 2 / (3 if asked[0].judge == 0 else 5))
+
+
+@pytest.mark.parametrize("orders", ["both", "balanced_random"])
+def test_a_run_on_all_that_can_be_asked_has_nothing_left(orders):
+    """Its own questions, taken in as an earlier run's, leave a judge of the same name none."""
+    study = compared(n_items=6, n_arms=3, orders=orders)
+    first = play(study, max_repeats=1)
+    assert questions(first)
+    prior = tuple(event for event in first.told if isinstance(event, Record))
+    assert play(replace(study, prior=prior), max_repeats=1).propose() is FINISH
+    assert len(questions(play(replace(study, prior=prior), max_repeats=2))) == len(prior)
+
+
+def test_earlier_verdicts_on_another_criterion_do_not_count_as_asked():
+    record = told(0, 0, 1, Preference.FIRST)
+    said = tuple(replace(o, criterion=1) for o in record.outcome.observations)
+    prior = replace(record, outcome=replace(record.outcome, observations=said))
+    study = compared(n_items=1, n_arms=2, orders="balanced_random", prior=(prior,))
+    assert questions(play(study, max_repeats=1))
 
 
 def test_a_judge_of_another_name_in_earlier_runs_is_none_of_the_panel():

@@ -312,6 +312,22 @@ def test_a_ranking_without_finite_strengths_says_why(opened, ranking):
     assert wording.answer(summarise(opened.rows)) == said
 
 
+def test_groups_that_nothing_connects_stand_apart(opened, ranking):
+    """The weaker of two groups' leaders is no second: each strength says among whom it is."""
+    by_name = ABOUT["by_name"] | {"component": [0, 1, 1], "tier": [1, 1, 1]}
+    estimate = ranking(
+        value=(0.0, 0.6, -0.6), by_name=by_name, components=[["a"], ["b", "c"]], neighbours=[]
+    )
+    grid = board.leaderboard(estimate)
+    assert grid.head[-1] == "among"
+    assert [(row[0], row[-1]) for row in grid.rows] == [
+        ("b", "b and c"),
+        ("c", "b and c"),
+        ("a", "no other"),
+    ]
+    assert "among" not in board.leaderboard(ranking()).head
+
+
 def test_of_two_arms_the_other_is_named(make, ranking):
     two = {"names": ("a", "b"), "components": [["a", "b"]]}
     cut = {key: getattr(ranking(), key)[:2] for key in ("value", "se", "lower", "upper")}

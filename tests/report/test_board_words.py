@@ -57,6 +57,24 @@ def test_money_is_the_number_times_the_price():
     assert "$" not in sentence(free, MODELS, JUDGES)
 
 
+def test_a_pair_that_one_has_won_has_no_cost():
+    zeros = np.zeros(1, dtype=np.int64)
+    votes = WORLDS["scarce"].draw(np.random.default_rng(1)).take(zeros)
+    votes = replace(votes, left=zeros, right=zeros + 1, outcome=np.ones(1))
+    found = audit(votes, n_models=2, rng=np.random.default_rng(1)).as_json()
+    (said,) = findings(found, MODELS, JUDGES)
+    assert "between alpha and beta one has won everything" in said
+    assert said.endswith("How many more comparisons settle that can't be told.")
+
+
+def test_votes_that_do_not_count_are_told():
+    found = of(audited("top"), "coverage")
+    assert "not counted" not in sentence(found, MODELS, JUDGES)
+    found = found | {"detail": found["detail"] | {"left_out": 3}}
+    said = sentence(found, MODELS, JUDGES)
+    assert "3 votes on gaps without a finite estimate are not counted." in said
+
+
 def test_what_did_not_fire_gives_no_advice():
     found = audited("none")
     for each in found["findings"]:
