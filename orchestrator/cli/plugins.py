@@ -15,12 +15,12 @@ def plugins(as_json: AsJson = False) -> None:
     found = []
     for group in NOUNS:
         for kind in kinds(group):
-            there = offers(group, kind)
-            for offer in there:
+            if kind in PLANNED[group]:  # parts of it may be there
+                found.append((group, kind, "planned", "", ""))
+                continue
+            for offer in offers(group, kind):
                 status = "plug-in" if offer.distribution else "built-in"
                 found.append((group, kind, status, offer.place, offer.distribution))
-            if not there and kind in PLANNED[group]:
-                found.append((group, kind, "planned", "", ""))
     if as_json:
         keys = ("group", "kind", "status", "place", "distribution")
         print_json([dict(zip(keys, row, strict=True)) for row in found])

@@ -1,0 +1,797 @@
+"""The estimator `exchangeable`: what a random part of a benchmark says about the whole.
+
+Items enter in the order in which the seed drew them (`estimators.benchmark_order`), never in that of
+their answers: what is said rests on the told prefix, the items before the first that is not back. What
+is said of this benchmark and what is said of ability on subjects like these are separate estimates.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Annotated, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+
+from estimators.benchmark_bounds import Line, Score, SequenceKind, Terms, fixed_interval
+from estimators.benchmark_order import Allocation, SampleDesign, allocation_of, item_orders
+from estimators.beta_binomial import fit_beta_binomial
+from estimators.beta_proxy import beta_proxy
+from estimators.cells import Scoring
+from estimators.intervals import Array, Interval
+from estimators.macro_ability import MacroAbility, macro_ability
+from estimators.subsample_bounds import Model, items_for_half_width, subsample_half_width
+from estimators.targets import Contrast
+from orchestrator.core.estimate import Estimate, Status, plain
+from orchestrator.core.ports import Plugin
+from orchestrator.core.query import Kind, Missing, MissingReason, Role
+from orchestrator.core.records import Record
+from orchestrator.core.study import Study
+from orchestrator.core.wire import Json
+
+__all__ = [
+    "PLUGIN",
+    "Contrast",
+    "Exchangeable",
+    "ExchangeableConfig",
+    "LastLook",
+    "beta_proxy",
+    "fit_beta_binomial",
+    "fit_exchangeable",
+    "items_for_half_width",
+    "subsample_half_width",
+]
+
+Target = Literal["benchmark", "macro", "strata", "ability"]
+
+
+class _Config(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LastLook(_Config):
+    """A fixed look within a watched run, at a number of items that the budget is sure to reach.
+
+    Parameters
+    ----------
+    items : of each arm, chosen beforehand
+    error : its share of the error; the sequence has the rest
+    """
+
+    items: PositiveInt
+    error: Annotated[float, Field(gt=0, lt=1)] = 0.2
+
+
+class ExchangeableConfig(_Config):
+    """The keys of an estimate of kind `exchangeable`.
+
+    Parameters
+    ----------
+    criterion : whose verdicts; None: the only one, or the composite of several
+    targets : `benchmark` (mean over all items), `macro` (mean of strata's means), `strata` (each
+        stratum by itself), `ability` (on subjects like these: strata are taken for draws). None:
+        `macro` with the macro design, else `benchmark`
+    model : over what the probability is; see `estimators.subsample_bounds`
+    sequence : of a watched run whose order knows no strata. Differences under `prior_posterior`
+        are by betting, since they are not yes or no. By strata in turn it is Hoeffding's over rounds
+    error_split : whether arms share the error, or all pairs of arms, which are then compared; with
+        `none` each name stands by itself
+    design, strata : as the policy's, whose order they give; None: simple, and as there
+    contrast : two arms whose difference is the primary estimate
+    mixture : of `ability`; see `estimators.macro_ability`
+    missing : what a missing verdict scores. `impute`: the lowest for the lower end, the highest for
+        the upper; `lowest`: the low end of the scale, as a wrong answer does
+    check, target_half_width : None follows the stop rule. `end` is for a number of items fixed
+        beforehand; with a target its width does not depend on the scores, so that the number doesn't
+    last_look : a part of the error that is spent on a fixed look
+    """
+
+    name: str
+    kind: Literal["exchangeable"] = "exchangeable"
+    criterion: str | None = None
+    targets: tuple[Target, ...] | None = None
+    model: Model = "fixed"
+    sequence: SequenceKind = "betting"
+    error_split: Literal["arms", "pairs", "none"] = "arms"
+    design: SampleDesign | None = None
+    strata: Allocation | None = None
+    contrast: Contrast | None = None
+    mixture: Literal["plug_in", "upper"] = "plug_in"
+    missing: Literal["impute", "lowest"] = "impute"
+    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
+    check: Literal["end", "anytime", "group_sequential"] | None = None
+    target_half_width: PositiveFloat | None = None
+    last_look: LastLook | None = None
+
+
+# --- units ---------------------------------------------------------------------------------------
+
+
+class _Units:
+    """What each unit scores once all judges have answered or can't: the mean of the panel.
+
+    Parameters
+    ----------
+    missing : as `ExchangeableConfig.missing`
+    """
+
+    def __init__(self, study: Study, scoring: Scoring, missing: str) -> None:
+        n_units = study.frame.n_units
+        self._low, self._high = scoring.low, scoring.high
+        self._is_lowest = missing == "lowest"
+        self._n_judges = len(study.panel)
+        self._left = array("l", [self._n_judges]) * n_units
+        self._total = array("d", [0.0]) * n_units
+        self._n_verdicts = array("l", [0]) * n_units
+
+    def tell(self, unit: int, score: float | None) -> None:
+        """Take in a judge's score, counted from the scale's low end; None: there is none."""
+        if self._left[unit] > 0:
+            self._left[unit] -= 1
+            if score is not None:
+                self._total[unit] += score
+                self._n_verdicts[unit] += 1
+
+    def lose(self, unit: int) -> None:
+        """Take in that there is nothing to judge."""
+        self._left[unit] = 0
+
+    def is_told(self, unit: int) -> bool:
+        """Say whether all of a unit is told."""
+        return self._left[unit] == 0
+
+    def get(self, unit: int) -> Score | None:
+        """Give a unit's score; None while a judge has not been told."""
+        if self._left[unit]:
+            return None
+        n, low, high = self._n_verdicts[unit], self._low, self._high
+        if n == self._n_judges:
+            value = min(low + self._total[unit] / n, high)
+            return Score(value, value, value, n)
+        lowest = low + self._total[unit] / self._n_judges
+        if self._is_lowest:
+            return Score(lowest, lowest, lowest, n, is_missing=True)
+        highest = min(lowest + (high - low) * (1 - n / self._n_judges), high)
+        value = min(low + self._total[unit] / n, high) if n else math.nan
+        return Score(lowest, highest, value, n, is_missing=True)
+
+
+def _difference(first: Score | None, second: Score | None) -> Score | None:
+    if first is None or second is None:
+        return None
+    both = (first.n_verdicts, second.n_verdicts)
+    return Score(
+        first.lowest - second.highest,
+        first.highest - second.lowest,
+        first.value - second.value,
+        sum(both) if all(both) else 0,
+        first.is_missing or second.is_missing,
+    )
+
+
+class _Claim(NamedTuple):
+    """One number to be bounded: an arm's mean, or an arm's less a baseline's.
+
+    An unpaired difference has two lines, each of half its error.
+    """
+
+    name: str
+    lines: tuple[Line, ...]
+    sides: tuple[tuple[int, ...], ...]
+    """Of each line: the arm, or the two whose difference it takes."""
+    alpha: float
+
+
+class _Row(NamedTuple):
+    """What is found of one claim."""
+
+    value: float
+    se: float
+    lower: float
+    upper: float
+    n_items: int
+    n_answers: int
+    n_drawn: int
+    population: int
+    missing: int
+    in_flight: int
+    interim_lower: float | None
+    interim_upper: float | None
+
+
+# --- estimator -----------------------------------------------------------------------------------
+
+
+class Exchangeable:
+    """Bounds means over a benchmark by the items that are back, in the order of the draw.
+
+    A unit's score is the mean of its judges' first verdicts; repeats are not read. An item is told
+    when each judge has answered or can't. A generation that failed is an item whose verdicts are
+    missing. In flight is what is not told and stands in the order before an item that is; what was
+    sent behind the last one that is back is not known here, and would say nothing.
+
+    Raises
+    ------
+    ValueError
+        The study has no score a unit, or weighs its items; an arm, a criterion or strata are lacking;
+        or keys don't go together.
+    """
+
+    def __init__(self, config: ExchangeableConfig, study: Study) -> None:
+        if study.kind not in {Kind.CHECK, Kind.RATE}:
+            raise ValueError(
+                f"task.kind: exchangeable wants a score for each unit, not {study.kind}"
+            )
+        frame = study.frame
+        if len(np.unique(frame.weight)) > 1:
+            raise ValueError("data.weight: items of a benchmark count alike; strata weigh by macro")
+        self._config, self._study = config, study
+        self._design: SampleDesign = config.design or "simple"
+        self._allocation = allocation_of(self._design, config.strata, study)
+        self._scoring = Scoring(study, config.criterion)
+        self._targets = config.targets or (
+            ("macro",) if self._design == "macro" else ("benchmark",)
+        )
+        self._is_binary = self._scoring.is_boolean and len(study.panel) == 1
+        self._is_watched = config.check == "anytime"
+        self._check()
+        orders = item_orders(study, self._design, self._allocation)
+        # Python reads elements of its own arrays several times faster than numpy's.
+        self._orders, self._places, self._strata = (
+            [array("l", row.tolist()) for row in of]
+            for of in (orders, np.argsort(orders, axis=1), frame.stratum[orders])
+        )
+        self._n_arms, self._n_items = frame.n_arms, frame.n_items
+        self._last = [-1] * frame.n_arms
+        self._units = _Units(study, self._scoring, config.missing)
+        self._reasons: Counter[tuple[int, str]] = Counter()
+        self._claims = self._all_claims()
+        self._lines_of: list[list[tuple[Line, tuple[int, ...]]]] = [[] for _ in frame.arms]
+        for claims in self._claims.values():
+            for claim in claims:
+                for line, sides in zip(claim.lines, claim.sides, strict=True):
+                    for arm in sides:
+                        self._lines_of[arm].append((line, sides))
+
+    def update(self, record: Record) -> None:
+        """Take in one told question."""
+        query, outcome = record.query, record.outcome
+        if query.role is Role.SYSTEM:
+            if isinstance(outcome, Missing):
+                for unit in query.units:
+                    self.lose(unit, outcome.reason)
+        elif query.replicate == 0:
+            if isinstance(outcome, Missing):
+                for unit in query.units:
+                    self.tell(unit, outcome.reason)
+            else:
+                for place, score in self._scoring.of_answer(query.units, outcome.observations):
+                    self.tell(place, score)
+
+    def tell(self, unit: int, score: float | MissingReason | None) -> None:
+        """Take in a judge's score of a unit, from the scale's low end; else why there is none."""
+        arm = unit % self._n_arms
+        if score is None or isinstance(score, MissingReason):
+            self._reasons[arm, "not_applicable" if score is None else score.value] += 1
+            score = None
+        self._units.tell(unit, score)
+        self._advance(unit)
+
+    def lose(self, unit: int, reason: MissingReason) -> None:
+        """Take in that a system gave no answer to a unit's item."""
+        self._reasons[unit % self._n_arms, f"system: {reason.value}"] += 1
+        self._units.lose(unit)
+        self._advance(unit)
+
+    def estimate(self) -> tuple[Estimate, ...]:
+        """Give the difference if a contrast is asked for, the targets in turn, then all pairs."""
+        return tuple(self._estimates())
+
+    # --- design -----------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Refuse what goes not together."""
+        config, frame = self._config, self._study.frame
+        if config.check == "group_sequential":
+            raise ValueError("stop.check: exchangeable takes end or anytime")
+        if not frame.strata and (lacking := set(self._targets) - {"benchmark"}):
+            raise ValueError(
+                f"targets: {', '.join(sorted(lacking))} wants strata; data.strata names them"
+            )
+        if "ability" in self._targets and not self._is_binary:
+            raise ValueError("targets: ability is a chance of yes; it wants one judge's yes or no")
+        if (contrast := config.contrast) is not None:
+            for name in (contrast.arm, contrast.baseline):
+                if name not in frame.arms:
+                    raise ValueError(f"contrast: no arm {name!r} among {', '.join(frame.arms)}")
+            if contrast.arm == contrast.baseline:
+                raise ValueError(f"contrast: {contrast.arm!r} is compared with itself")
+            if contrast.paired and self._design != "paired":
+                raise ValueError(
+                    f"contrast.paired: arms of the {self._design} design have items of their own; use "
+                    "the paired design"
+                )
+        self._check_watching()
+
+    def _check_watching(self) -> None:
+        config = self._config
+        by_turns = self._allocation == "equal"
+        is_kept = self._allocation == "proportional" or ("macro" in self._targets and not by_turns)
+        if not self._is_watched:
+            if config.last_look is not None:
+                raise ValueError("last_look: it is for runs that are watched; use check: anytime")
+            return
+        if config.model == "exchangeable":
+            raise ValueError(
+                "model: sequences hold for a fixed benchmark; use fixed, or check: end"
+            )
+        if config.sequence == "prior_posterior" and not self._is_binary:
+            raise ValueError("sequence: prior_posterior wants one judge's yes or no; use betting")
+        if is_kept and config.target_half_width is None:
+            raise ValueError(
+                "target_half_width: where strata don't take turns one by one, an interval is watched "
+                "from the number on at which it has its target; so there must be one"
+            )
+        if is_kept and config.last_look is not None:
+            raise ValueError("last_look: a look at the target's number is all that is taken here")
+
+    def _terms(self, alpha: float, *, is_macro: bool = False, is_difference: bool = False) -> Terms:
+        config, frame, scoring = self._config, self._study.frame, self._scoring
+        n_strata = max(len(frame.strata), 1)
+        sequence: SequenceKind | None = config.sequence if self._is_watched else None
+        if is_difference and sequence == "prior_posterior":
+            sequence = "betting"
+        look = config.last_look
+        return Terms(
+            low=-scoring.span if is_difference else scoring.low,
+            high=scoring.span if is_difference else scoring.high,
+            sizes=np.bincount(frame.stratum, minlength=n_strata),
+            weights=np.full(n_strata, 1 / n_strata) if is_macro else None,
+            allocation=self._allocation,
+            alpha=alpha,
+            is_binary=self._is_binary and not is_difference,
+            model=config.model,
+            sequence=sequence,
+            target=config.target_half_width,
+            look_at=None if look is None else min(look.items, frame.n_items),
+            look_share=0.0 if look is None else look.error,
+        )
+
+    def _all_claims(self) -> dict[str, list[_Claim]]:
+        """Make all that is bounded, by the target of its estimate, in order."""
+        config, arms = self._config, self._study.frame.arms
+        alpha, is_macro = self._alpha, self._is_macro
+        found: dict[str, list[_Claim]] = {}
+        if (contrast := config.contrast) is not None:
+            a, b = arms.index(contrast.arm), arms.index(contrast.baseline)
+            found["difference"] = [
+                self._of_pair(a, b, alpha, is_paired=contrast.paired, is_macro=is_macro)
+            ]
+        share = self._alpha_of_arms
+        # Strata and ability read sums alone, whose line is that of the arms.
+        means = [t for t in self._targets if t in {"benchmark", "macro"}] or ["benchmark"]
+        for target in means:
+            found["arms" if target == "benchmark" else "macro"] = [
+                _Claim(
+                    name,
+                    (self._line((a,), self._terms(share, is_macro=target == "macro")),),
+                    ((a,),),
+                    share,
+                )
+                for a, name in enumerate(arms)
+            ]
+        if config.error_split == "pairs" and len(arms) > 1:
+            pairs = [*combinations(range(len(arms)), 2)]
+            is_paired = self._design == "paired"
+            found["differences"] = [
+                self._of_pair(a, b, alpha / len(pairs), is_paired=is_paired, is_macro=is_macro)
+                for a, b in pairs
+            ]
+        return found
+
+    @property
+    def _is_macro(self) -> bool:
+        """Whether differences are those of macro means."""
+        return "macro" in self._targets and "benchmark" not in self._targets
+
+    @property
+    def _alpha(self) -> float:
+        return round(1 - self._config.confidence, 15)
+
+    @property
+    def _alpha_of_arms(self) -> float:
+        split = self._study.frame.n_arms if self._config.error_split == "arms" else 1
+        return self._alpha / split
+
+    def _of_pair(self, a: int, b: int, alpha: float, *, is_paired: bool, is_macro: bool) -> _Claim:
+        arms = self._study.frame.arms
+        name = f"{arms[a]} - {arms[b]}"
+        if is_paired:
+            terms = self._terms(alpha, is_macro=is_macro, is_difference=True)
+            return _Claim(name, (self._line((a, b), terms),), ((a, b),), alpha)
+        terms = self._terms(alpha / 2, is_macro=is_macro)
+        if terms.target is not None:
+            terms = replace(terms, target=terms.target / 2)
+        lines = tuple(self._line((arm,), terms) for arm in (a, b))
+        return _Claim(name, lines, ((a,), (b,)), alpha)
+
+    def _line(self, sides: tuple[int, ...], terms: Terms) -> Line:
+        return Line(terms, self._strata[sides[0]])
+
+    # --- told prefix ------------------------------------------------------------------------------
+
+    def _advance(self, unit: int) -> None:
+        """Let each line of the unit's arm go on as far as all is told."""
+        item, arm = divmod(unit, self._n_arms)
+        if not self._units.is_told(unit):
+            return
+        place = self._places[arm][item]
+        self._last[arm] = max(self._last[arm], place)
+        for line, sides in self._lines_of[arm]:
+            # Only the unit that a line waits for lets it go on.
+            if line.n == place:
+                self._go_on(line, sides)
+
+    def _go_on(self, line: Line, sides: tuple[int, ...]) -> None:
+        order = self._orders[sides[0]]
+        while line.n < self._n_items:
+            score = self._score(order[line.n], sides)
+            if score is None:
+                return
+            line.update(score)
+
+    def _score(self, item: int, sides: tuple[int, ...]) -> Score | None:
+        first = self._units.get(item * self._n_arms + sides[0])
+        if len(sides) == 1:
+            return first
+        return _difference(first, self._units.get(item * self._n_arms + sides[1]))
+
+    def _ahead(self, line: Line, sides: tuple[int, ...]) -> list[Score | None]:
+        """Give the scores at the places behind the told prefix, up to the last that is back."""
+        last = max(self._last[arm] for arm in sides)
+        order = self._orders[sides[0]][line.n : last + 1]
+        return [self._score(item, sides) for item in order]
+
+    # --- estimates --------------------------------------------------------------------------------
+
+    def _estimates(self) -> Iterator[Estimate]:
+        rows = {
+            target: [self._row(claim) for claim in claims]
+            for target, claims in self._claims.items()
+        }
+        order: list[str] = ["difference"] if "difference" in self._claims else []
+        order += ["arms" if target == "benchmark" else target for target in self._targets]
+        order += ["differences"] if "differences" in self._claims else []
+        for target in order:
+            match target:
+                case "strata":
+                    yield self._of_strata()
+                case "ability":
+                    yield self._of_ability()
+                case _:
+                    claims = self._claims[target]
+                    methods = dict.fromkeys(self._method(claim) for claim in claims)
+                    is_open = any(map(self._is_out_of_reach, claims, rows[target]))
+                    yield self._estimate(
+                        target,
+                        [claim.name for claim in claims],
+                        rows[target],
+                        interval=" + ".join(methods),
+                        alphas=[claim.alpha for claim in claims],
+                        is_watched=self._is_watched,
+                        flags=("target_out_of_reach",) if is_open else (),
+                    )
+
+    def _is_out_of_reach(self, claim: _Claim, row: _Row) -> bool:
+        """Say whether missing verdicts alone keep a width above its target."""
+        target = self._config.target_half_width
+        if target is None or not all(line.is_kept for line in claim.lines):
+            return False
+        return row.missing > 0 and (row.upper - row.lower) / 2 > target
+
+    def _method(self, claim: _Claim) -> str:
+        terms = claim.lines[0].terms
+        method = terms.method
+        if terms.look_at is not None:
+            method += f" and {terms.look_method} at {terms.look_at}"
+        return method if len(claim.lines) == 1 else f"two intervals by {method}"
+
+    def _row(self, claim: _Claim) -> _Row:
+        ahead = [self._ahead(*pair) for pair in zip(claim.lines, claim.sides, strict=True)]
+        in_flight = sum(score is None for scores in ahead for score in scores)
+        interim: tuple[float, float] | None = None
+        if in_flight:
+            found = [line.interim(more) for line, more in zip(claim.lines, ahead, strict=True)]
+            known = [ends for ends in found if ends is not None]
+            if len(known) == len(found):
+                interim = _less(known)
+        tallies = [line.tally for line in claim.lines]
+        numbers = (math.nan,) * 4
+        is_known = all(tally.n_answered for tally in tallies)
+        if is_known:
+            ends = _less([line.interval() for line in claim.lines])
+            values = [line.tally.value(line.terms) for line in claim.lines]
+            errors = [line.tally.standard_error(line.terms) for line in claim.lines]
+            value = values[0] if len(values) == 1 else values[0] - values[1]
+            numbers = _numbers(value, math.hypot(*errors), ends)
+        return _Row(
+            *numbers,
+            n_items=min(tally.n_answered for tally in tallies) if is_known else 0,
+            n_answers=sum(tally.n_verdicts for tally in tallies) if is_known else 0,
+            n_drawn=min(tally.n for tally in tallies),
+            population=self._n_items,
+            missing=sum(tally.n_missing for tally in tallies),
+            in_flight=in_flight,
+            interim_lower=None if interim is None else interim[0],
+            interim_upper=None if interim is None else interim[1],
+        )
+
+    def _of_strata(self) -> Estimate:
+        """Bound each stratum's mean by its own items, by a fixed look, each name by itself."""
+        frame = self._study.frame
+        alpha = self._alpha
+        names, rows, methods = [], [], []
+        for claim in self._arm_claims():
+            for s, stratum in enumerate(frame.strata):
+                names.append(stratum if frame.n_arms == 1 else f"{claim.name}/{stratum}")
+                tally = claim.lines[0].tally.of_stratum(s)
+                terms = replace(
+                    claim.lines[0].terms,
+                    sizes=claim.lines[0].terms.sizes[s : s + 1],
+                    weights=None,
+                    allocation=None,
+                    sequence=None,
+                    target=None,
+                )
+                numbers = (math.nan,) * 4
+                if tally.n_answered:
+                    ends = _less([fixed_interval(tally, terms, alpha)])
+                    numbers = _numbers(tally.value(terms), tally.standard_error(terms), ends)
+                methods.append(terms.method)
+                rows.append(
+                    _Row(
+                        *numbers,
+                        n_items=tally.n_answered,
+                        n_answers=tally.n_verdicts,
+                        n_drawn=tally.n,
+                        population=terms.n_items,
+                        missing=tally.n_missing,
+                        in_flight=0,
+                        interim_lower=None,
+                        interim_upper=None,
+                    )
+                )
+        return self._estimate(
+            "strata",
+            names,
+            rows,
+            interval=methods[0],
+            alphas=[alpha] * len(names),
+            is_watched=False,
+        )
+
+    def _of_ability(self) -> Estimate:
+        """Bound ability on subjects like these by a macro mean, at a fixed look."""
+        config, alpha = self._config, self._alpha_of_arms
+        rows, flags, laws = [], set(), {}
+        for claim in self._arm_claims():
+            tally = claim.lines[0].tally
+            row = self._row(claim)
+            if row.n_items:
+                least, most = (self._ability(ones, tally.drawn, alpha) for ones in tally.ones)
+                flags |= {*least.flags, *most.flags}
+                laws[claim.name] = {
+                    "sampling": least.sampling,
+                    "mixture": least.mixture,
+                    "statuses": [fit.status.value for fit in least.fits],
+                    "icc": [plain(float(fit.icc)) for fit in least.fits],
+                    "strata": int((tally.drawn > 0).sum()),
+                }
+                lower, upper = float(least.interval.lower), float(most.interval.upper)
+                value = min(max((least.score + most.score) / 2, lower), upper)
+                half = max(least.half_width, most.half_width)
+                se = half / math.sqrt(2 * math.log(2 / alpha))
+                row = row._replace(value=value, se=se, lower=lower, upper=upper)
+            rows.append(row._replace(interim_lower=None, interim_upper=None))
+        return self._estimate(
+            "ability",
+            self._study.frame.arms,
+            rows,
+            interval=f"sub-Gaussian, {config.mixture} mixture of strata",
+            alphas=[alpha] * len(rows),
+            is_watched=False,
+            flags=flags,
+            more={"laws": laws},
+        )
+
+    def _ability(
+        self, ones: NDArray[np.int64], drawn: NDArray[np.int64], alpha: float
+    ) -> MacroAbility:
+        """Bound ability by the strata that have answers."""
+        is_there = drawn > 0
+        return macro_ability(
+            ones[is_there],
+            drawn[is_there],
+            domain=self._domains[is_there],
+            delta=alpha,
+            mixture=self._config.mixture,
+        )
+
+    @property
+    def _domains(self) -> NDArray[np.int64]:
+        """Give each stratum's group, where each has one; else all have one law."""
+        frame = self._study.frame
+        pairs = np.unique(np.stack((frame.stratum, frame.group)), axis=1)
+        is_nested = pairs.shape[1] == len(frame.strata)
+        return pairs[1] if is_nested else np.zeros(len(frame.strata), dtype=np.int64)
+
+    def _arm_claims(self) -> list[_Claim]:
+        return self._claims.get("arms") or self._claims["macro"]
+
+    def _estimate(
+        self,
+        target: str,
+        names: Sequence[str],
+        rows: Sequence[_Row],
+        *,
+        interval: str,
+        alphas: Sequence[float],
+        is_watched: bool,
+        flags: Collection[str] = (),
+        more: Mapping[str, Json] | None = None,
+    ) -> Estimate:
+        config = self._config
+        empty = [math.isnan(row.value) for row in rows]
+        status = Status.EMPTY if all(empty) else Status.PARTIAL if any(empty) else Status.OK
+        columns = dict(zip(_Row._fields, map(list, zip(*rows, strict=True)), strict=True))
+        is_split = target in _SPLIT and config.error_split == "arms" and len(names) > 1
+        notable = {
+            "missing_imputed": any(columns["missing"]) and config.missing == "impute",
+            "missing_count_as_lowest": any(columns["missing"]) and config.missing == "lowest",
+            "in_flight": any(columns["in_flight"]),
+        }
+        by_name = {key: columns[key] for key in _Row._fields[4:]}
+        return Estimate(
+            name=config.name,
+            kind="exchangeable",
+            target=target,
+            estimand=self._estimand(target),
+            names=tuple(names),
+            value=tuple(columns["value"]),
+            se=tuple(columns["se"]),
+            lower=tuple(columns["lower"]),
+            upper=tuple(columns["upper"]),
+            level=config.confidence,
+            interval=interval,
+            watching_covered=is_watched,
+            alpha_split="pairs" if target == "differences" else "arms" if is_split else "none",
+            family=self._family(target, is_split=is_split),
+            n_items=max(columns["n_items"]),
+            n_answers=sum(columns["n_answers"]),
+            status=status,
+            flags=(*(flag for flag, is_so in notable.items() if is_so), *sorted(flags)),
+            diagnostics=self._about(is_watched=is_watched)
+            | {"by_name": by_name | {"alpha": list(alphas)}}
+            | dict(more or {}),
+        )
+
+    def _about(self, *, is_watched: bool) -> dict[str, Json]:
+        """Say what is settled beforehand and true of all names."""
+        config, frame = self._config, self._study.frame
+        look = config.last_look if is_watched else None
+        reasons: dict[str, dict[str, Json]] = {arm: {} for arm in frame.arms}
+        for (arm, reason), n in sorted(self._reasons.items()):
+            reasons[frame.arms[arm]][reason] = n
+        return {
+            "population": frame.n_items,
+            "strata": len(frame.strata),
+            "design": self._design,
+            "allocation": self._allocation,
+            "seed": self._study.seeds.seed,
+            "order": "that of the draw; answers count up to the first that is not back",
+            "model": config.model,
+            "criterion": self._scoring.name,
+            "error": {
+                "alpha": self._alpha,
+                "split": config.error_split,
+                "last_look": 0.0 if look is None else look.error,
+            },
+            "missing_policy": _MISSING[config.missing],
+            "missing_reasons": reasons,
+        }
+
+    def _estimand(self, target: str) -> str:
+        frame = self._study.frame
+        whose = f"judged by {'this judge' if len(self._study.panel) == 1 else 'this panel'}"
+        whole = f"the {frame.n_items:,} items of this benchmark"
+        macro = f"mean of the means of {len(frame.strata)} strata of this benchmark"
+        mean = macro if self._is_macro else f"mean over {whole}"
+        match target:
+            case "difference" | "differences":
+                return f"difference of arms: {mean}, {whose}"
+            case "macro":
+                return f"{macro}, {whose}"
+            case "strata":
+                return f"mean over each stratum of this benchmark, {whose}"
+            case "ability":
+                return (
+                    "ability on subjects like these: mean chance over subjects of which the strata "
+                    f"are draws, {whose}"
+                )
+            case _:
+                return f"mean over {whole}, {whose}"
+
+    def _family(self, target: str, *, is_split: bool) -> str:
+        match target:
+            case "difference":
+                return "one contrast"
+            case "differences":
+                return "all pairs of arms"
+            case _:
+                return "all arms" if is_split else "each name by itself"
+
+
+_SPLIT = ("arms", "macro", "ability")
+"""Targets whose names are the arms."""
+
+_MISSING = {
+    "impute": "the lowest score for the lower end, the highest for the upper",
+    "lowest": "the lowest score, as for a wrong answer",
+}
+
+
+def _numbers(
+    value: float, se: float, ends: tuple[float, float]
+) -> tuple[float, float, float, float]:
+    """Put a value within its interval; a standard error of 0, where all is known, is left out."""
+    return min(max(value, ends[0]), ends[1]), se or math.nan, *ends
+
+
+def _less(intervals: Sequence[Interval]) -> tuple[float, float]:
+    """Give the one interval, or the first less the second."""
+    lower, upper = (float(end) for end in intervals[0])
+    for other in intervals[1:]:
+        lower, upper = lower - float(other.upper), upper - float(other.lower)
+    return lower, upper
+
+
+PLUGIN = Plugin(config=ExchangeableConfig, build=Exchangeable)
+
+
+def fit_exchangeable(
+    config: ExchangeableConfig,
+    study: Study,
+    *,
+    unit: NDArray[np.int64],
+    judge: NDArray[np.int64],
+    values: Array,
+    missing: Sequence[MissingReason | None] | None = None,
+) -> tuple[Estimate, ...]:
+    """Fit all answers at once; equal to the last bit to `Exchangeable` told them in this order.
+
+    Parameters
+    ----------
+    unit, judge : (n,) int64, indices as in the study, one entry an asked question; of a judge's
+        entries on one unit the first counts
+    values : (n, n_criteria) float64 on each criterion's scale, NaN where it does not apply
+    missing : (n,) why there is no verdict, None where there is one; None: all have one
+
+    Raises
+    ------
+    ValueError
+        As `Exchangeable`.
+    """
+    estimator = Exchangeable(config, study)
+    scores = Scoring(study, config.criterion).of_table(values)
+    _, first = np.unique(np.stack((unit, judge)), axis=1, return_index=True)
+    for at in np.sort(first).tolist():
+        reason = None if missing is None else missing[at]
+        score = None if np.isnan(scores[at]) else float(scores[at])
+        estimator.tell(int(unit[at]), score if reason is None else reason)
+    return estimator.estimate()
