@@ -542,7 +542,7 @@ def test_strengths_differ_by_the_categories_of_the_data(load, problems, context,
 
 WRONG_NAMES = {
     "covariates[0].from": 'items.csv has no column "qualty"; did you mean "quality"?',
-    "covariates[1].from": 'no field is named "candidat"; did you mean "candidate"?',
+    "covariates[1].from": 'no field is named "candid8"; did you mean "candidate"?',
     "families.judges": 'no judge is named "larg"; did you mean "large"?',
     "families.arms": 'no arm is named "shrt"; did you mean "short"?',
     "contrast.arm": 'no arm is named "lng"; did you mean "long"?',
@@ -555,7 +555,7 @@ def test_all_wrong_names_of_an_estimate_come_at_once(problems, more):
     """Though a key of it, the task or the data's columns are wrong too."""
     wrong = (
         "{name: r, kind: bradley_terry, covariates: [{name: qualty}, "
-        "{name: log_length, from: candidat}], families: {judges: {larg: us}, arms: {shrt: us}}, "
+        "{name: log_length, from: candid8}], families: {judges: {larg: us}, arms: {shrt: us}}, "
         "contrast: {arm: lng, baseline: shor}%s}"
     )
     order = "{kind: compare, order: bth, scale: {type: preference}}"
