@@ -481,22 +481,11 @@ class BtTensor:
 
     def _nothing(self, status: Status) -> Estimate:
         config = self._config
-        return Estimate(
+        return Estimate.nothing(
             name=config.name,
             kind="bt_tensor",
             target="strengths" if self._sides is None else "difference",
-            estimand="nothing can be estimated yet",
-            names=(),
-            value=(),
-            se=(),
-            lower=(),
-            upper=(),
             level=config.confidence,
-            interval="none",
-            watching_covered=False,
-            alpha_split="none",
-            family="",
-            n_items=0,
             n_answers=len(self._told),
             status=status,
             diagnostics={"missing_share": self._told.missing_share()},

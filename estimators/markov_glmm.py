@@ -714,22 +714,11 @@ class MarkovGlmm:
         config = self._config
         status = Status.EMPTY if not self._n_answers() else Status.FAILED
         return [
-            Estimate(
+            Estimate.nothing(
                 name=config.name,
                 kind="markov_glmm",
                 target="units" if self._sides is None else "groups",
-                estimand="nothing can be estimated yet",
-                names=(),
-                value=(),
-                se=(),
-                lower=(),
-                upper=(),
                 level=config.confidence,
-                interval="none",
-                watching_covered=False,
-                alpha_split="none",
-                family="",
-                n_items=0,
                 n_answers=self._n_answers(),
                 status=status,
                 diagnostics=self._missing(),

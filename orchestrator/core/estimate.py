@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
+from typing import Self
 
 from orchestrator.core.wire import Json
 
@@ -64,6 +65,40 @@ class Estimate:
     status: Status
     flags: tuple[str, ...] = ()
     diagnostics: Mapping[str, Json] = field(default_factory=dict)
+
+    @classmethod
+    def nothing(
+        cls,
+        *,
+        name: str,
+        kind: str,
+        target: str,
+        level: float,
+        status: Status,
+        n_answers: int,
+        diagnostics: Mapping[str, Json],
+    ) -> Self:
+        """Give the estimate that says why there is none yet: along no names."""
+        return cls(
+            name=name,
+            kind=kind,
+            target=target,
+            estimand="nothing can be estimated yet",
+            names=(),
+            value=(),
+            se=(),
+            lower=(),
+            upper=(),
+            level=level,
+            interval="none",
+            watching_covered=False,
+            alpha_split="none",
+            family="",
+            n_items=0,
+            n_answers=n_answers,
+            status=status,
+            diagnostics=diagnostics,
+        )
 
     @property
     def half_width(self) -> float:
