@@ -66,7 +66,7 @@ def position(of: Evidence) -> Finding:
         advantage=gamma,
         advantage_lower=gamma - half,
         advantage_upper=gamma + half,
-        first_share=float((of.table.left == model).sum() / of.votes[model]),
+        first_share=float((of.table.left == model).sum() / max(of.votes[model], 1)),
         reversed_pairs=reversed_pairs,
     )
 

@@ -22,6 +22,9 @@ from orchestrator.core.wire import Json
 MATERIAL_INFLATION = float(ndtri(0.975) / ndtri(0.95))
 """1.19: intervals at 95 % that take votes as independent then cover 90 %."""
 
+_NOTHING = 1e-12
+"""Part of a variance that rounding leaves of none."""
+
 MATERIAL_IMBALANCE = 2.0
 """The least known model's standard error over that of an even share: a quarter of the information."""
 
@@ -113,6 +116,8 @@ def clustered(of: Evidence) -> Finding:
     for name, codes in groups.items():
         part = (summed(own, codes) ** 2).sum(axis=1)
         total = float(part.sum())
+        if total <= _NOTHING * alone:
+            continue  # a group's votes take each other back
         error = np.sqrt(2 / (dimensions + 2) * (part**2).sum()) / total
         ratio, spread = np.sqrt(total / alone), np.exp(float(of.half(error, len(groups))) / 2)
         sizes = np.sort(np.bincount(codes))[::-1]
@@ -130,6 +135,9 @@ def clustered(of: Evidence) -> Finding:
         }
         ends = ratio, ratio / spread, ratio * spread
         shown.append(finding(Kind.CLUSTERED, ends, MATERIAL_INFLATION, unit, (), **figures))
+    if not shown:
+        reason = "what votes of a group say of strengths, they take back"
+        return silent(Kind.CLUSTERED, MATERIAL_INFLATION, unit, reason)
     return max(shown, key=lambda each: each.lower)
 
 

@@ -327,7 +327,7 @@ class BradleyTerry:
         lower, upper = float(interval.lower[a, b]), float(interval.upper[a, b])
         value, method, status = float(fitted.gaps.est[a, b]), self._method, core.Status.OK
         flags = set(self._flags(fitted))
-        if relation is not Status.OK:
+        if relation is not Status.OK or math.isnan(fitted.gaps.se[a, b]):
             lower = upper = math.nan
             status = core.Status.NOT_IDENTIFIED
         if relation is Status.SEPARATED:

@@ -137,8 +137,15 @@ class Watched(NamedTuple):
 
 def students(z: Array, df: float) -> Array:
     """Give what Student's law exceeds as rarely as the normal law exceeds z, both on two sides."""
-    found: Array = z if math.isinf(df) else -stdtrit(df, ndtr(-z))
+    if math.isinf(df):
+        return z
+    tail = ndtr(-z)
+    # Of tails that rounding leaves nothing of, few degrees of freedom know no bound.
+    found: Array = np.where(tail > _LEAST_TAIL, -stdtrit(df, np.maximum(tail, _LEAST_TAIL)), np.inf)
     return found
+
+
+_LEAST_TAIL = 1e-15
 
 
 Bound = AtEnd | Watched

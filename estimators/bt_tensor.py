@@ -40,6 +40,9 @@ def _rank(value: object) -> object:
     raise ValueError(f"wants a whole number above 0 or auto, not {value!r}")
 
 
+MOST_SE = 100.0
+"""A standard error from which on a direction counts as open, in logits."""
+
 Method = Literal["plug_in", "efficient", "whitened", "isotropic", "forward"]
 
 
@@ -388,17 +391,27 @@ class BtTensor:
         table: Comparisons,
     ) -> Estimate:
         config = self._config
-        is_known = found.status is FitStatus.OK
+        se = found.se[rows]
+        is_known = (found.status is FitStatus.OK) & (se > 0) & (se < MOST_SE)
+        # A step may lead out of [0, 1]; the interval is cut there, and so is the value.
+        is_share, value = found.is_probability[rows], found.value[rows]
+        value = np.where(is_share, np.clip(value, 0.0, 1.0), value)
+        value, se, lower, upper = (
+            np.where(is_known, of, np.nan)
+            for of in (value, se, interval.lower[rows], interval.upper[rows])
+        )
+        n_known = int(is_known.sum())
+        status = Status.PARTIAL if n_known else Status.NOT_IDENTIFIED
         return Estimate(
             name=config.name,
             kind="bt_tensor",
             target=part.target,
             estimand=part.estimand,
             names=part.names,
-            value=tuple(found.value[rows].tolist()),
-            se=tuple(found.se[rows].tolist()),
-            lower=tuple(interval.lower[rows].tolist()),
-            upper=tuple(interval.upper[rows].tolist()),
+            value=tuple(value.tolist()),
+            se=tuple(se.tolist()),
+            lower=tuple(lower.tolist()),
+            upper=tuple(upper.tolist()),
             level=config.confidence,
             interval=", ".join(filter(None, (found.method.replace("_", " "), self._law))),
             watching_covered=self._is_watched,
@@ -406,7 +419,7 @@ class BtTensor:
             family="one contrast" if part.target == "difference" else "each name by itself",
             n_items=len(np.unique(table.item)),
             n_answers=len(table),
-            status=Status.OK if is_known else Status.NOT_IDENTIFIED,
+            status=Status.OK if n_known == len(se) else status,
             flags=found.flags,
             diagnostics=plain({"missing_share": self._told.missing_share(), **about}),
         )
