@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array, hstack
-from scipy.special import betaincinv, logit, ndtri
+from scipy.special import ndtri
 
 from estimators.bt_cells import TIE, Cells, Verdicts, checked
 from estimators.bt_graph import Components, Labels, components
@@ -350,75 +350,6 @@ def refit(fit: BradleyTerryFit, cells: Cells) -> BradleyTerryFit:
         ridge=fit.asked_ridge,
         near=fit,
     )
-
-
-class Controlled(NamedTuple):
-    """Strengths without and with covariates, of the same rows."""
-
-    raw: BradleyTerryFit
-    controlled: BradleyTerryFit
-
-
-def fit_controlled(
-    left: ArrayLike,
-    right: ArrayLike,
-    outcome: ArrayLike,
-    covariates: ArrayLike,
-    *,
-    n_models: int,
-    covariate_names: Sequence[str] = (),
-    order_effect: bool = False,
-    weights: ArrayLike | None = None,
-    cluster: ArrayLike | None = None,
-    ties: str = "half",
-    ridge: float | None = None,
-) -> Controlled:
-    """Fit strengths side by side without and with difference covariates; see `fit_bradley_terry`.
-
-    A controlled strength is that of a model whose answers differ in nothing that the covariates
-    measure. Which of the two is wanted is a matter of the question, not of fit.
-    """
-
-    def fitted(of: ArrayLike | None, names: Sequence[str]) -> BradleyTerryFit:
-        return fit_bradley_terry(
-            left,
-            right,
-            outcome,
-            n_models=n_models,
-            order_effect=order_effect,
-            weights=weights,
-            cluster=cluster,
-            ties=ties,
-            ridge=ridge,
-            covariates=of,
-            covariate_names=names,
-        )
-
-    return Controlled(fitted(None, ()), fitted(covariates, covariate_names))
-
-
-class OneSided(NamedTuple):
-    """A lower bound of a win probability, and the gap in logits that it means."""
-
-    p: float
-    gap: float
-
-
-def unbeaten_bound(wins: int, n: int, *, level: float = 0.975) -> OneSided:
-    """Bound from below how often a model beats another, by Clopper and Pearson.
-
-    For a number of comparisons that was fixed beforehand; what a sampler chose needs a bound that
-    holds at every number.
-
-    Raises
-    ------
-    ValueError
-        There are not 0 ≤ wins ≤ n.
-    """
-    if not 0 <= wins <= n:
-        raise ValueError(f"{wins} wins of {n}")
-    p = float(betaincinv(wins, n - wins + 1, 1 - level)) if wins else 0.0
-    return OneSided(p, float(logit(p)))
 
 
 class Asked(NamedTuple):

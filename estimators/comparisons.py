@@ -187,18 +187,6 @@ def turned(of: Comparisons) -> Turned:
     )
 
 
-def wins_kept(of: Comparisons, n_models: int) -> NDArray[np.int64]:
-    """Count for each pair, (n_models, n_models), the questions that the row's model won in both orders."""
-    first, second = _both_orders(of)
-    before, after = of.outcome[first], 1 - of.outcome[second]
-    found = np.zeros((n_models, n_models), dtype=np.int64)
-    is_kept = (before == after) & (before != 0.5)
-    winner = np.where(before == 1, of.left[first], of.right[first])[is_kept]
-    loser = np.where(before == 1, of.right[first], of.left[first])[is_kept]
-    np.add.at(found, (winner, loser), 1)
-    return found
-
-
 def _both_orders(of: Comparisons) -> tuple[Index, Index]:
     """Match the rows of each question in its two orders; the one with left < right comes first."""
     low, high = np.minimum(of.left, of.right), np.maximum(of.left, of.right)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
+from estimators.tensor_dense import Array
 from orchestrator.core.budget import BudgetView
 from orchestrator.core.events import Asked, Declined, Parked
 from orchestrator.core.ids import JudgeIx
@@ -26,7 +27,6 @@ from policies.order import item_order
 from policies.pairing.acquisition import Rule, gains, pairs
 from policies.pairing.categories import Categories
 from policies.pairing.cold_start import Start, cold_start
-from policies.pairing.dense import Array
 from policies.pairing.orders import Orders
 from policies.pairing.posterior import Posterior
 from policies.pairing.propensity import FLOOR, MIN_FLOOR, POWER, draw, mixture, propensities

@@ -19,7 +19,7 @@ from numpy.polynomial.hermite_e import hermegauss
 from numpy.typing import NDArray
 from scipy.special import entr, expit
 
-from policies.pairing.dense import Array, product
+from estimators.tensor_dense import Array, product
 from policies.pairing.posterior import Posterior, TangentPosterior
 
 Rule = Literal["aopt", "dopt", "eig", "top1", "arena", "uniform"]

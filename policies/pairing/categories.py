@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimators.bt_tensor import fit_bt_tensor
+from estimators.tensor_dense import Array
 from estimators.tensor_tangent import dimension
 from orchestrator.core.errors import DidNotConverge
 from policies.pairing.acquisition import tensor_gains
-from policies.pairing.dense import Array
 from policies.pairing.posterior import PRIOR_VAR, TangentPosterior
 
 PER_PARAMETER = 10

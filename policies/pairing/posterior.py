@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from policies.pairing.dense import Array, apply, inverse, product
+from estimators.tensor_dense import Array, apply, inverse, product
 
 Ints = NDArray[np.int64]
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from estimators.tensor_dense import Array
 from policies.pairing.acquisition import Rule, gains
-from policies.pairing.dense import Array
 from policies.pairing.posterior import Posterior
 
 FLOOR = 0.2

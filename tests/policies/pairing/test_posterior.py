@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from policies.pairing.dense import apply, inverse, product
+from estimators.tensor_dense import apply, inverse, product
 from policies.pairing.posterior import Posterior, TangentPosterior, posterior_of, refit_after
 
 BIASES = ("none", "order", "judge")
