@@ -20,7 +20,14 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from estimators.benchmark_bounds import Line, Score, SequenceKind, Terms, fixed_interval
-from estimators.benchmark_order import Allocation, SampleDesign, allocation_of, item_orders
+from estimators.benchmark_order import (
+    Allocation,
+    Order,
+    SampleDesign,
+    allocation_of,
+    item_orders,
+)
+from estimators.benchmark_outlook import NO_OUTLOOK, ability_outlook, outlook_of
 from estimators.beta_binomial import fit_beta_binomial
 from estimators.beta_proxy import beta_proxy
 from estimators.cells import Scoring
@@ -29,6 +36,7 @@ from estimators.macro_ability import MacroAbility, macro_ability
 from estimators.subsample_bounds import Model, items_for_half_width, subsample_half_width
 from estimators.targets import Contrast
 from orchestrator.core.estimate import Estimate, Status, plain
+from orchestrator.core.events import GLANCE
 from orchestrator.core.ports import Plugin
 from orchestrator.core.query import Kind, Missing, MissingReason, Role
 from orchestrator.core.records import Record
@@ -203,6 +211,7 @@ class _Row(NamedTuple):
     in_flight: int
     interim_lower: float | None
     interim_upper: float | None
+    outlook: Json
 
 
 # --- estimator -----------------------------------------------------------------------------------
@@ -216,6 +225,11 @@ class Exchangeable:
     missing. In flight is what is not told and stands in the order before an item that is; what was
     sent behind the last one that is back is not known here, and would say nothing.
 
+    Parameters
+    ----------
+    orders : (n_arms, n_items) int64, in which each arm's items were drawn by somebody else, all arms
+        alike with the paired design; None: those that the seed draws
+
     Raises
     ------
     ValueError
@@ -223,7 +237,9 @@ class Exchangeable:
         or keys don't go together.
     """
 
-    def __init__(self, config: ExchangeableConfig, study: Study) -> None:
+    def __init__(
+        self, config: ExchangeableConfig, study: Study, orders: Order | None = None
+    ) -> None:
         if study.kind not in {Kind.CHECK, Kind.RATE}:
             raise ValueError(
                 f"task.kind: exchangeable wants a score for each unit, not {study.kind}"
@@ -241,7 +257,9 @@ class Exchangeable:
         self._is_binary = self._scoring.is_boolean and len(study.panel) == 1
         self._is_watched = config.check == "anytime"
         self._check()
-        orders = item_orders(study, self._design, self._allocation)
+        self._is_drawn = orders is None
+        if orders is None:
+            orders = item_orders(study, self._design, self._allocation)
         # Python reads elements of its own arrays several times faster than numpy's.
         self._orders, self._places, self._strata = (
             [array("l", row.tolist()) for row in of]
@@ -462,7 +480,8 @@ class Exchangeable:
 
     def _estimates(self) -> Iterator[Estimate]:
         rows = {
-            target: [self._row(claim) for claim in claims]
+            # What comes next is asked of estimates that looks hold.
+            target: [self._row(claim, with_outlook=len(claims) <= GLANCE) for claim in claims]
             for target, claims in self._claims.items()
         }
         order: list[str] = ["difference"] if "difference" in self._claims else []
@@ -502,7 +521,7 @@ class Exchangeable:
             method += f" and {terms.look_method} at {terms.look_at}"
         return method if len(claim.lines) == 1 else f"two intervals by {method}"
 
-    def _row(self, claim: _Claim) -> _Row:
+    def _row(self, claim: _Claim, *, with_outlook: bool = False) -> _Row:
         ahead = [self._ahead(*pair) for pair in zip(claim.lines, claim.sides, strict=True)]
         in_flight = sum(score is None for scores in ahead for score in scores)
         interim: tuple[float, float] | None = None
@@ -512,10 +531,13 @@ class Exchangeable:
             if len(known) == len(found):
                 interim = _less(known)
         tallies = [line.tally for line in claim.lines]
-        numbers = (math.nan,) * 4
+        numbers, outlook = (math.nan,) * 4, NO_OUTLOOK
         is_known = all(tally.n_answered for tally in tallies)
         if is_known:
-            ends = _less([line.interval() for line in claim.lines])
+            intervals = [line.interval() for line in claim.lines]
+            if with_outlook:
+                outlook = outlook_of(claim.lines, intervals)
+            ends = _less(intervals)
             values = [line.tally.value(line.terms) for line in claim.lines]
             errors = [line.tally.standard_error(line.terms) for line in claim.lines]
             value = values[0] if len(values) == 1 else values[0] - values[1]
@@ -530,6 +552,7 @@ class Exchangeable:
             in_flight=in_flight,
             interim_lower=None if interim is None else interim[0],
             interim_upper=None if interim is None else interim[1],
+            outlook=outlook,
         )
 
     def _of_strata(self) -> Estimate:
@@ -565,6 +588,7 @@ class Exchangeable:
                         in_flight=0,
                         interim_lower=None,
                         interim_upper=None,
+                        outlook=NO_OUTLOOK,
                     )
                 )
         return self._estimate(
@@ -597,7 +621,8 @@ class Exchangeable:
                 value = min(max((least.score + most.score) / 2, lower), upper)
                 half = max(least.half_width, most.half_width)
                 se = half / math.sqrt(2 * math.log(2 / alpha))
-                row = row._replace(value=value, se=se, lower=lower, upper=upper)
+                outlook = ability_outlook(claim.lines[0], most, alpha)
+                row = row._replace(value=value, se=se, lower=lower, upper=upper, outlook=outlook)
             rows.append(row._replace(interim_lower=None, interim_upper=None))
         return self._estimate(
             "ability",
@@ -693,8 +718,8 @@ class Exchangeable:
             "strata": len(frame.strata),
             "design": self._design,
             "allocation": self._allocation,
-            "seed": self._study.seeds.seed,
-            "order": "that of the draw; answers count up to the first that is not back",
+            "seed": self._study.seeds.seed if self._is_drawn else None,
+            "order": _DRAWN if self._is_drawn else _TAKEN,
             "model": config.model,
             "criterion": self._scoring.name,
             "error": {
@@ -740,6 +765,9 @@ class Exchangeable:
 _SPLIT = ("arms", "macro", "ability")
 """Targets whose names are the arms."""
 
+_DRAWN = "that of the draw; answers count up to the first that is not back"
+_TAKEN = "as given; taken for a random one"
+
 _MISSING = {
     "impute": "the lowest score for the lower end, the highest for the upper",
     "lowest": "the lowest score, as for a wrong answer",
@@ -772,6 +800,7 @@ def fit_exchangeable(
     judge: NDArray[np.int64],
     values: Array,
     missing: Sequence[MissingReason | None] | None = None,
+    orders: Order | None = None,
 ) -> tuple[Estimate, ...]:
     """Fit all answers at once; equal to the last bit to `Exchangeable` told them in this order.
 
@@ -781,13 +810,14 @@ def fit_exchangeable(
         entries on one unit the first counts
     values : (n, n_criteria) float64 on each criterion's scale, NaN where it does not apply
     missing : (n,) why there is no verdict, None where there is one; None: all have one
+    orders : as in `Exchangeable`
 
     Raises
     ------
     ValueError
         As `Exchangeable`.
     """
-    estimator = Exchangeable(config, study)
+    estimator = Exchangeable(config, study, orders)
     scores = Scoring(study, config.criterion).of_table(values)
     _, first = np.unique(np.stack((unit, judge)), axis=1, return_index=True)
     for at in np.sort(first).tolist():

@@ -63,6 +63,35 @@ def judge_half_width(
     return score_range * min(half, 1.0)
 
 
+def stratified_judge_half_width(
+    n: ArrayLike,
+    population: ArrayLike,
+    weights: ArrayLike,
+    repeats: float,
+    delta: float,
+    score_range: float = 1.0,
+    model: Model = "fixed",
+) -> float:
+    """Bound Σ_s w_s mean_s of items' m-call means against that of the expected scores.
+
+    R √(ln(2/delta)/2 · Σ w_s² (v_s + 1/(N_s m))). A stratum without items is off by w_s R/2 at most,
+    which is added outside the root. One stratum is `judge_half_width`.
+
+    Parameters
+    ----------
+    n, population : (S,) drawn from each stratum, and there are
+    weights : (S,) w >= 0
+    repeats, delta, score_range, model : as `judge_half_width`
+
+    Source: as `judge_half_width`; proxy variances of independent strata add.
+    """
+    drawn, sizes, shares = (np.asarray(each, dtype=np.float64) for each in (n, population, weights))
+    is_there = drawn > 0
+    factor = _FACTORS[model](np.maximum(drawn, 1), sizes) + 1 / (sizes * repeats)
+    by_chance = math.sqrt(math.log(2 / delta) / 2 * float((shares**2 * factor) @ is_there))
+    return score_range * min(by_chance + float(shares @ ~is_there) / 2, float(shares.sum()))
+
+
 def noise_half_width(
     population: int, repeats: float, delta: float, score_range: float = 1.0
 ) -> float:

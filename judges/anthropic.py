@@ -133,10 +133,11 @@ class AnthropicJudge(LiveJudge["AsyncAnthropic"]):
 
     def ceiling(self, request: Request, card: PriceCard) -> Nano:
         """Bound one attempt, at the price of a cache write only where one is asked for."""
+        is_marked = self._is_marked(request)
         own = replace(
             card,
-            cache_write_5m=card.cache_write_5m if self._cache != "none" else 0,
-            cache_write_1h=card.cache_write_1h if self._cache == "1h" else 0,
+            cache_write_5m=card.cache_write_5m if is_marked else 0,
+            cache_write_1h=card.cache_write_1h if is_marked and self._cache == "1h" else 0,
         )
         return ceiling_cost(self._bound(request), request.max_output_tok, own)
 
@@ -151,7 +152,7 @@ class AnthropicJudge(LiveJudge["AsyncAnthropic"]):
         system = [block for m in said if m.role == "system" for block in _blocks(m)]
         if system:
             body["system"] = system
-            if self._cache != "none":
+            if self._is_marked(request):
                 # What stands before the mark is cached with it: a tool comes before the system.
                 system[0]["cache_control"] = {"type": "ephemeral", "ttl": self._cache}
         match self._setting.route:
@@ -248,6 +249,10 @@ class AnthropicJudge(LiveJudge["AsyncAnthropic"]):
             output_tok=count(usage, "output_tokens"),
             reasoning_tok=count(usage, "output_tokens_details", "thinking_tokens"),
         )
+
+    def _is_marked(self, request: Request) -> bool:
+        """Whether the provider is asked to keep a prefix; what is one part alone has none."""
+        return self._cache != "none" and len(request.parts) > 1
 
     def _bound(self, request: Request) -> int:
         return super()._bound(replace(request, schema=self._schema(request)))

@@ -22,6 +22,9 @@ Two answers are compared by Bradley, Terry and Davidson. With the log-odds::
 the first is better, there is a tie, and the second is better in the proportions e^(x/2) : nu : e^(-x/2);
 `nu` counts only where the criterion has ties. `MockJudge.chances` gives these probabilities.
 
+A system under test says what the key says with the probability `right`, and otherwise that it is not
+so; where there is no key, a text that is its own.
+
 Answers depend only on (seed, item, arm, judge, order, repeat) and faults also on the number of the
 attempt, where items, arms and judges count by their names: a question that is asked in another
 campaign with the same seed is answered alike. The one exception, for rehearsing an outage, is a
@@ -72,7 +75,7 @@ from orchestrator.core.errors import (
 )
 from orchestrator.core.money import Nano, PriceCard, ceiling_cost
 from orchestrator.core.ports import JudgeSetting, Plugin
-from orchestrator.core.query import Kind, Preference, Query
+from orchestrator.core.query import Kind, Preference, Query, Role
 from orchestrator.core.scale import Scale, ScaleType
 from orchestrator.core.seeds import Stream
 from orchestrator.core.study import Study
@@ -178,6 +181,7 @@ class MockConfig(_Config):
     Otherwise `bias`, `sd`, `interaction`, `order_effect`, `drift`, `carry_over` and `batch_sd` are in units of the
     scale or, with `log_odds`, log-odds of yes; `sd` is then not used. `truth` names the column that holds the known truth; without one it is drawn (`synthetic_truth`). `faults`
     maps an HTTP status or a name in `REPLIES` or `ERRORS` to a probability, or to `{after: N}`.
+    Of a system `right` is the chance that its answer is the key; nothing above but `faults` is used.
     `max_output_tokens` is the output limit, which is otherwise the judge's own. Latency is waited
     for only if `realtime`; a timeout then hangs until it is cancelled.
     """
@@ -192,6 +196,7 @@ class MockConfig(_Config):
     log_odds: bool = False
     discrimination: Size = 1.0
     nu: Size = 0.0
+    right: Annotated[float, Field(ge=0, le=1)] = 0.7
     faults: dict[FaultName, Annotated[float, Field(ge=0, le=1)] | After] = {}
     latency: Latency = Latency(constant=0.0)
     tokens: Tokens = Tokens()
@@ -225,12 +230,19 @@ class MockJudge:
         self._scales = [criterion.scale for criterion in study.criteria]
         self._criteria = {c.name: index for index, c in enumerate(study.criteria)}
         self._judge = _key(setting.name)
+        self._name = setting.name
+        self._frame = study.frame
+        self._keys = setting.keys
         self._units = _unit_keys(study)
-        if config.log_odds and any(s.type is not ScaleType.BOOLEAN for s in self._scales):
+        is_system = setting.role is Role.SYSTEM
+        is_boolean = all(scale.type is ScaleType.BOOLEAN for scale in self._scales)
+        if config.log_odds and not is_boolean and not is_system:
             path, message = f"judges.{setting.name}.mock.log_odds", "wants boolean criteria"
             raise InvalidCampaign([Problem(path=path, message=message)])
         self._compares = study.kind is Kind.COMPARE
-        self._centres = _truth(config, setting) + config.bias + self._interactions(study)
+        self._centres = np.empty((0, len(self._scales)))
+        if not is_system:
+            self._centres = _truth(config, setting) + config.bias + self._interactions(study)
         self._centre_rows: list[list[float]] = self._centres.tolist()
         self._odds, self._onsets = _schedule(config.faults)
         self.n_attempts = 0
@@ -360,6 +372,8 @@ class MockJudge:
     def _text(self, request: Request, noise: list[float], shared: float) -> str:
         """Write the verdicts as the request's schema asks: a label, an object, or one a unit."""
         query = request.query
+        if query.kind is Kind.GENERATE:
+            return self._answer(query, noise[0])
         if self._compares:
             return self._preferences(request, noise, shared)
         keys = request.schema.get("properties")
@@ -394,6 +408,16 @@ class MockJudge:
         if is_batch:
             return f"{{{_quoted(VERDICTS)}: [{listed}]}}"
         return listed if len(answers) == 1 else f"[{listed}]"
+
+    def _answer(self, query: Query, noise: float) -> str:
+        """Write what a system answers."""
+        (unit,) = query.units
+        key = self._keys[unit] if self._keys is not None else ""
+        if not key.strip():
+            item = self._frame.items[unit // self._frame.n_arms]
+            return f"answer {query.replicate + 1} of {self._name} to {item}"
+        # With a word ahead it can't equal the key, whatever of case and space is left out.
+        return key if _STANDARD.cdf(noise) < self._config.right else f"not {key}"
 
     def _preferences(self, request: Request, noise: list[float], shared: float) -> str:
         """Write which answer is better as the request's schema asks: a label, or an object."""
@@ -444,7 +468,7 @@ class MockJudge:
             finish=finish,
             usage=None if fault == "usage_missing" else usage,
             served_model="mock",
-            alternatives=() if "properties" in request.schema else ((text, 0.0),),
+            alternatives=((text, 0.0),) if "enum" in request.schema else (),
         )
 
 

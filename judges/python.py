@@ -50,7 +50,7 @@ class PythonJudge:
 
     It is called as ``call(messages, schema=..., max_output_tokens=...)``: `messages` is a list of
     ``{"role": ..., "content": ...}`` with the stable prefix first, a content that holds pictures as
-    a list of `Text` and `Image`; `schema` is the JSON Schema of the verdict. It returns the reply's
+    a list of `Text` and `Image`; `schema` is the JSON Schema of the verdict, empty for a system under test. It returns the reply's
     text, or a mapping with
 
     - `text` : the reply

@@ -7,6 +7,9 @@ and serves each recorded repeat of a question once, in order of the recorded `re
 as the JSON that a live judge would send, so they are read by the ordinary rubric. An empty score or
 winner is a failure of the recorded judge: a repeat without a verdict, which costs a call like any
 other. `null` is "not applicable".
+
+A system under test is recorded likewise: by texts (`item_id, system, answer`, optionally
+`replicate`), which are served as they are. An empty answer is a failure.
 """
 
 from __future__ import annotations
@@ -26,10 +29,11 @@ from typing import Literal, NoReturn, TextIO
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from judges.rubrics.fence import well_formed
 from orchestrator.core.errors import Exhausted, InvalidCampaign, Permanent, Problem
 from orchestrator.core.money import Nano, PriceCard, ceiling_cost
 from orchestrator.core.ports import JudgeSetting, Plugin
-from orchestrator.core.query import Kind, MissingReason, Preference
+from orchestrator.core.query import Kind, MissingReason, Preference, Role
 from orchestrator.core.scale import Criterion, ScaleType
 from orchestrator.core.seeds import Stream
 from orchestrator.core.wire import Finish, Json, Origin, Reply, Request, Usage
@@ -38,7 +42,8 @@ from orchestrator.core.wire import Finish, Json, Origin, Reply, Request, Usage
 class RecordedConfig(BaseModel):
     """The key `recorded` of a judge.
 
-    `path` is a file of ratings or comparisons, or the directory of a run, `judge` its name there. `criterion` is the
+    `path` is a file of ratings or comparisons, or the directory of a run, `judge` its name there; of a
+    system a file of answers, as `sortition generate` writes it. `criterion` is the
     recorded dimension to read; without it a dimension is found by the name of the campaign's
     criterion, or is the only one. `usd_per_call` is both hold and cost of an answer, 0 for those of
     a run unless said. Where a question has no further repeat, `stop` answers `exhausted` at no cost
@@ -58,14 +63,14 @@ class RecordedJudge:
     """Serves the recorded repeats of each unit or comparison, in order.
 
     Units are found by item and, where the recording has arms, by arm; comparisons by item and by
-    the arms in the order in which they were shown. What the recording lacks is exhausted from the
-    start.
+    the arms in the order in which they were shown; a system's answers by item alone, since its arm
+    is its own. What the recording lacks is exhausted from the start.
 
     Raises
     ------
     InvalidCampaign
         The file can't be read, lacks the judge or a criterion, fits no unit of the campaign, or has
-        ratings where comparisons are wanted or the other way round.
+        other records than are wanted: ratings, comparisons or answers.
     """
 
     def __init__(self, config: RecordedConfig, setting: JudgeSetting) -> None:
@@ -75,27 +80,39 @@ class RecordedJudge:
         self._seeds = study.seeds
         self._resamples = config.on_exhausted == "resample"
         recording = setting.recording or load(config.path)
-        if recording.is_of_pairs != (study.kind is Kind.COMPARE):
-            there = "comparisons" if recording.is_of_pairs else "ratings"
-            _refuse(config.path, f"it holds {there}, and the task is {study.kind}")
-        tables = _tables(recording, config, study.criteria)
-        if frame.n_arms > 1 and not recording.has_arms:
-            _refuse(config.path, f"no column arm, and the campaign has {frame.n_arms} arms")
+        is_system = setting.role is Role.SYSTEM
+        if is_system != (recording.holds == "answers"):
+            wanted = "a system gives answers" if is_system else "a judge gives verdicts"
+            _refuse(config.path, f"it holds {recording.holds}, and {wanted}")
+        if not is_system and (recording.holds == "comparisons") != (study.kind is Kind.COMPARE):
+            _refuse(config.path, f"it holds {recording.holds}, and the task is {study.kind}")
         items = {item: index for index, item in enumerate(frame.items)}
-        arms = {arm: index for index, arm in enumerate(frame.arms if recording.has_arms else [""])}
+        said: dict[tuple[str, ...], Iterator[str]]
+        if is_system:
+            (table,) = recording.of(config.judge).values()
+            said = {cell: _texts(texts) for cell, texts in table.items()}
+            arms = {"": frame.arms.index(setting.name)}
+        else:
+            tables = _tables(recording, config, study.criteria)
+            if frame.n_arms > 1 and not recording.has_arms:
+                _refuse(config.path, f"no column arm, and the campaign has {frame.n_arms} arms")
+            said = {
+                cell: _answers([table.get(cell, {}) for table in tables], study.criteria)
+                for cell in dict.fromkeys(chain(*tables))
+            }
+            arms = {arm: at for at, arm in enumerate(frame.arms if recording.has_arms else [""])}
         spelt: dict[str, str] = {}
         self._repeats: dict[tuple[int, ...], tuple[str, ...]] = {}
-        for cell in dict.fromkeys(chain(*tables)):
-            item, *shown = cell
+        for (item, *shown), answers in said.items():
             if item in items and arms.keys() >= set(shown):
                 units = tuple(frame.unit(items[item], arms[arm]) for arm in shown)
-                answers = _answers([table.get(cell, {}) for table in tables], study.criteria)
                 # The same few texts recur: one copy of each.
                 self._repeats[units] = tuple(spelt.setdefault(text, text) for text in answers)
         if not self._repeats:
+            what = "answers" if is_system else "verdicts"
             _refuse(
                 config.path,
-                f'none of the verdicts of "{config.judge}" is on a unit of the campaign',
+                f'none of the {what} of "{config.judge}" is on a unit of the campaign',
             )
 
     def ceiling(self, request: Request, card: PriceCard) -> Nano:
@@ -167,34 +184,39 @@ def repeats(config: RecordedConfig, recording: Recording) -> int | None:
     return max(map(len, cells), default=0)
 
 
+Holds = Literal["answers", "ratings", "comparisons"]
+"""What a recording is of."""
+
 Table = dict[tuple[str, ...], dict[int, str]]
-"""Verdicts as they are written, by item and arm ("" without), or by item and two arms as shown, and
-by recorded replicate."""
+"""Verdicts or answers as they are written, by item and arm ("" without), or by item and two arms as
+shown, and by recorded replicate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Ratings or comparisons of a file or a run, by judge and dimension."""
+    """What a file or a run holds, by judge and dimension, or by system and the dimension ""."""
 
     path: Path
     judges: dict[str, dict[str, Table]]
     has_arms: bool
-    is_of_pairs: bool = False
+    holds: Holds = "ratings"
 
     def of(self, judge: str) -> dict[str, Table]:
         """Give the dimensions of a judge."""
         if judge not in self.judges:
-            _refuse(self.path, f'no judge "{judge}"; there are {_listed(self.judges)}')
+            who = "system" if self.holds == "answers" else "judge"
+            _refuse(self.path, f'no {who} "{judge}"; there are {_listed(self.judges)}')
         return self.judges[judge]
 
 
 Rating = tuple[str, ...]
-"""Item, judge, replicate, score, dimension and arm of a rating, as they are written; or item, judge,
-replicate, winner, dimension, left and right of a comparison."""
+"""Item, judge, replicate, score, dimension and arm of a rating, as they are written; item, judge,
+replicate, winner, dimension, left and right of a comparison; or item, system, replicate, answer and
+"" of an answer."""
 
 
 def load(path: Path) -> Recording:
-    """Read a file of ratings or comparisons; judges that share one share the reading, unless it has changed.
+    """Read a file of ratings, comparisons or answers; judges that share one share the reading, unless it has changed.
 
     Raises
     ------
@@ -231,16 +253,18 @@ def recording_of(path: Path, ratings: Iterable[tuple[int | None, Rating]]) -> Re
     """
     judges: dict[str, dict[str, Table]] = {}
     problems: list[Problem] = []
-    has_arms = is_of_pairs = False
+    has_arms, holds = False, _HOLDS[1]
     known: dict[str, str] = {}
     for line, (item, judge, replicate, score, dimension, *arms) in ratings:
-        cell = judges.setdefault(judge, {}).setdefault(dimension, {}).setdefault((item, *arms), {})
+        about = (item, *(arms or [""]))
+        cell = judges.setdefault(judge, {}).setdefault(dimension, {}).setdefault(about, {})
         has_arms = has_arms or any(arms)
-        if len(arms) == _TWO:
-            is_of_pairs, score = True, _side(score, *arms)  # noqa: PLW2901  # as it is asked for
+        holds = _HOLDS[len(arms)]
+        if holds == "comparisons":
+            score = _side(score, *arms)  # noqa: PLW2901  # as it is asked for
         repeat = _replicate(replicate, cell)
         if repeat is None or repeat in cell:
-            what = "no whole number" if repeat is None else "twice the same verdict"
+            what = "no whole number" if repeat is None else f"twice the same {_ONE_OF[holds]}"
             problems.append(_problem(path, f"{what}: replicate {replicate!r}", line))
         else:
             # A few scores recur thousands of times: one copy of each.
@@ -249,7 +273,7 @@ def recording_of(path: Path, ratings: Iterable[tuple[int | None, Rating]]) -> Re
             break
     if problems:
         raise InvalidCampaign(problems)
-    return Recording(path=path, judges=judges, has_arms=has_arms, is_of_pairs=is_of_pairs)
+    return Recording(path=path, judges=judges, has_arms=has_arms, holds=holds)
 
 
 def _side(winner: str, left: str, right: str) -> str:
@@ -274,6 +298,8 @@ def _opened(path: Path) -> TextIO:
 
 def _csv_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
     """Give line number and cells in the order of the columns, "" where there is no such column."""
+    # By default Python refuses cells of more than 128 KB, and a long answer has more.
+    csv.field_size_limit(2**31 - 1)
     reader = csv.reader(lines, strict=True)
     try:
         header = next(reader, [])
@@ -318,13 +344,14 @@ def _json_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
 
 
 def _columns(header: Container[str]) -> _Columns:
-    """Tell comparisons from ratings by what a table has; give the names of each column."""
-    return _COMPARED if "winner" in header and "score" not in header else _RATED
+    """Tell ratings, comparisons and answers apart by what a table has; name each column."""
+    told = (("score", _RATED), ("winner", _COMPARED), ("answer", _ANSWERED))
+    return next((columns for name, columns in told if name in header), _RATED)
 
 
 def _missing(columns: _Columns, header: Container[str]) -> Iterator[str]:
     for names in columns:
-        if names[0] in _REQUIRED and not any(name in header for name in names):
+        if names and names[0] in _REQUIRED and not any(name in header for name in names):
             yield names[0]
 
 
@@ -377,6 +404,12 @@ def _answers(cells: Sequence[dict[int, str]], criteria: Sequence[Criterion]) -> 
         yield "" if "" in scores else "{" + ", ".join(pairs) + "}"
 
 
+def _texts(cell: dict[int, str]) -> Iterator[str]:
+    """Give the recorded answers to one item, "" for one that is blank."""
+    for repeat in sorted(cell):
+        yield well_formed(cell[repeat]) if cell[repeat].strip() else ""
+
+
 @lru_cache(maxsize=1024)
 def _as_json(score: str, scale: ScaleType) -> str:
     """Write a recorded score as a judge would; what is no verdict stays text, to be refused."""
@@ -413,7 +446,7 @@ NOT_APPLICABLE = "null"
 """The score of a verdict that says so; it is one where the task has `allow_na`."""
 
 
-_REQUIRED = frozenset({"item_id", "judge", "score", "winner", "left", "right"})
+_REQUIRED = frozenset({"item_id", "judge", "score", "winner", "left", "right", "system", "answer"})
 _Columns = tuple[tuple[str, ...], ...]
 _RATED: _Columns = (
     ("item_id",),
@@ -432,7 +465,16 @@ _COMPARED: _Columns = (
     ("left", "model_a"),
     ("right", "model_b"),
 )
-_TWO = 2
+_ANSWERED: _Columns = (
+    ("item_id", "id", "item"),
+    ("system", "arm", "judge"),
+    ("replicate",),
+    ("answer",),
+    (),
+)
+_HOLDS: tuple[Holds, ...] = ("answers", "ratings", "comparisons")
+"""What a record is, by how many arms it has."""
+_ONE_OF = {"answers": "answer", "ratings": "verdict", "comparisons": "verdict"}
 _SIDES = {
     "left": Preference.FIRST,
     "model_a": Preference.FIRST,

@@ -251,7 +251,7 @@ class OwnLoop:
                 usage = Usage()
             reply = Reply(text=text, finish=Finish.STOP, usage=usage, served_model=served_model)
             outcome = answered(job, reply, self._archive)
-            await self._take_in(job, outcome)
+            await self._take_in(job, outcome, reply)
             return outcome
 
     async def _tell_missing(
@@ -266,10 +266,12 @@ class OwnLoop:
             await self._take_in(job, outcome, parks=detail or "told so" if is_down else None)
             return outcome
 
-    async def _take_in(self, job: Job, outcome: Outcome, *, parks: str | None = None) -> None:
+    async def _take_in(
+        self, job: Job, outcome: Outcome, reply: Reply | None = None, *, parks: str | None = None
+    ) -> None:
         taken = self._taken.pop(job.q)
         job.took_s = time.monotonic() - taken.at_s
-        self._decider.take_in(Arrival(job=job, outcome=outcome, parks=parks))
+        self._decider.take_in(Arrival(job=job, outcome=outcome, reply=reply, parks=parks))
         await self._decide()
         await self._commit()
 
@@ -281,6 +283,8 @@ class OwnLoop:
             if is_late and state.limit_reached is None:
                 self._decider.do(LimitReached(which="wall_clock"))
             await self._decider.decide()
+            while self._decider.has_more:
+                await self._decider.decide()
         if state.stopped is not None:
             self._decider.close_unsent()
 
@@ -303,7 +307,7 @@ class OwnLoop:
             item=frame.items[frame.item_of(unit)],
             arm=frame.arms[frame.arm_of(unit)],
             judge=job.judge.name,
-            model=blueprint.file.campaign.judges[judge].model,
+            model=blueprint.entries[judge].model,
             attempt=job.request.attempt.number,
             hold=job.hold,
             request=job.request,

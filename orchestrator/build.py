@@ -17,22 +17,24 @@ from functools import partial
 from hashlib import blake2b, sha256
 from importlib.util import find_spec
 from itertools import combinations, islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, assert_never
 
 import anyio
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from estimators.benchmark_order import allocation_of, item_orders
 from judges.bounds import input_bound
 from judges.own_loop import OwnLoopJudge
 from judges.rubrics.ids import MOST_UNITS
 from orchestrator import covariates
 from orchestrator.access import account, base_url, plain, signature
-from orchestrator.campaign_file import LIVE, Campaign, Rates
+from orchestrator.campaign_file import LIVE, Campaign, Rates, System, Task
 from orchestrator.campaign_file import Judge as JudgeEntry
 from orchestrator.config import CampaignFile, in_order
 from orchestrator.consistency import disagreements
+from orchestrator.core.answers import Answers
 from orchestrator.core.batches import batches_per_look, most_batches
 from orchestrator.core.errors import (
     BudgetTooSmall,
@@ -42,19 +44,19 @@ from orchestrator.core.errors import (
     UnpricedModel,
 )
 from orchestrator.core.events import Opened
-from orchestrator.core.frame import Frame
+from orchestrator.core.frame import CANDIDATE, Frame
 from orchestrator.core.gate import Gate
 from orchestrator.core.ids import JudgeIx, UnitIx
 from orchestrator.core.judge import Judge, Limits, Timeouts
 from orchestrator.core.money import Nano, PriceCard, ceiling_cost, cost, format_usd, parse_usd
-from orchestrator.core.ports import Adapter, Decoding, Estimator, JudgeSetting, Rubric
+from orchestrator.core.ports import Adapter, Decoding, Estimator, JudgeSetting, Policy, Rubric
 from orchestrator.core.query import Kind, Query, Role
 from orchestrator.core.scale import Criterion
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.stopping import StopRule
 from orchestrator.core.study import Panelist, Study
-from orchestrator.core.wire import FIRST_ATTEMPT, Json, Route, Usage
-from orchestrator.data import CANDIDATE, Dataset, read_data, sample
+from orchestrator.core.wire import FIRST_ATTEMPT, Chat, Json, Route, Usage
+from orchestrator.data import Dataset, read_data, sample
 from orchestrator.engine.crew import Crew, Memory
 from orchestrator.engine.decide import Decline, decide
 from orchestrator.engine.fold import State
@@ -67,9 +69,19 @@ from orchestrator.planned import refused
 from orchestrator.prices import Price, per_call, resolve
 from orchestrator.prior import Into, Prior, read_prior
 from orchestrator.registry import check_packages, find
-from orchestrator.task import CompareTask, RateBatchTask, RateTask
+from orchestrator.task import (
+    KEY,
+    CheckTask,
+    ColumnStep,
+    CompareTask,
+    MatchStep,
+    RateBatchTask,
+    RateTask,
+)
 from orchestrator.wording import seen
 from policies.batch_design import BatchDesignConfig, length_of_block
+from policies.generating import Generating
+from policies.subsample import SubsampleConfig
 
 if TYPE_CHECKING:
     from orchestrator.recordings import Source
@@ -88,11 +100,13 @@ class Blueprint:
     `frame` is the blob that names items, arms and groups, so that a report needs only the log.
     `truth` (n_units,) float64 is the known truth of mock campaigns, None where the data hold none.
     `memory` makes the cache of a run that was opened at a time (POSIX seconds), None without one.
+    `asked` are all who can be asked, as in `crew.judges`, with their prices.
     """
 
     file: CampaignFile
     crew: Crew
     study: Study
+    asked: tuple[Panelist, ...]
     prices: tuple[Price, ...]
     frame: bytes
     warnings: tuple[Problem, ...]
@@ -104,6 +118,11 @@ class Blueprint:
     def name(self) -> str:
         """The campaign's name."""
         return self.file.campaign.name
+
+    @property
+    def entries(self) -> tuple[JudgeEntry, ...]:
+        """The entries of all who can be asked, judges and then systems, as in `crew.judges`."""
+        return self.file.campaign.asked
 
     def manifest(self) -> dict[str, Json]:
         """Say what the run is made from: the identity, prices and where they come from."""
@@ -185,6 +204,7 @@ def build(
             base=file.path.parent,
             truth=campaign.truth_column,
             numbers=covariates.columns(campaign.estimate),
+            systems=[system.name for system in campaign.systems],
             locate=file.locate,
         )
     )
@@ -193,26 +213,30 @@ def build(
     seeds, criteria = Seeds(campaign.seed), campaign.task.criteria_values()
     labels = problems.of(lambda: _labels(file, read, criteria))
     data = read if limit is None else sample(read, limit, seeds=seeds)
-    problems += _disagreements(file, data)
+    if not campaign.is_generating:
+        problems += _disagreements(file, data)
     prior = problems.of(lambda: _prior(file, data, criteria)) or Prior()
     measured = covariates.measured(campaign.estimate, data)
     routes = problems.of(lambda: _routes(file))
     if routes is None or not is_built:
         raise problems.refusal(file)
-    rubrics = problems.of(lambda: _rubrics(file, routes, criteria, seeds, data))
+    answers = _answers(campaign, data)
+    fields = data.fields if answers is None else answers
+    rubrics = problems.of(lambda: _rubrics(file, routes, criteria, seeds, data.frame, fields))
     if rubrics is None:
         raise problems.refusal(file)
     prices = problems.of(lambda: _prices(file, rubrics, data.frame, mock=mock))
     if prices is None:
         raise problems.refusal(file)
-    is_mock = mock or all(judge.adapter == "mock" for judge in campaign.judges)
+    is_mock = mock or all(entry.adapter in MADE_UP for entry in campaign.asked)
+    panel = tuple(
+        _panelist(entry, price, _typical(file, ix, rubrics, data, answers, mock=mock), mock=mock)
+        for ix, (entry, price) in enumerate(zip(campaign.asked, prices, strict=True))
+    )
     study = Study(
-        kind=Kind(campaign.task.kind),
+        kind=kind_of(campaign, 0),
         frame=data.frame,
-        panel=tuple(
-            _panelist(entry, price, _typical(file, rubric, data, mock=mock), mock=mock)
-            for entry, price, rubric in zip(campaign.judges, prices, rubrics, strict=True)
-        ),
+        panel=panel if campaign.is_generating else panel[: len(campaign.judges)],
         criteria=criteria,
         seeds=seeds,
         labels=None if labels is None else labels.of(data.frame),
@@ -229,7 +253,7 @@ def build(
     adapters, dropped = made
     judges = tuple(
         _judge(*parts, mock=mock)
-        for parts in zip(campaign.judges, rubrics, adapters, routes, strict=True)
+        for parts in zip(campaign.asked, rubrics, adapters, routes, strict=True)
     )
     frame = _frame_document(data)
     opened = _opened(
@@ -246,13 +270,14 @@ def build(
     )
     if own_loop:
         opened = _told_by_loop(opened)
-    crew = _crew(file, opened, judges, study, analysis)
+    crew = _crew(file, opened, judges, study, analysis, answers)
     if is_to_start:
         _check_start(file, crew, study, analysis)
     return Blueprint(
         file=file,
         crew=crew,
         study=study,
+        asked=panel,
         prices=prices,
         frame=frame,
         warnings=(
@@ -260,7 +285,7 @@ def build(
             *data.warnings,
             *(() if labels is None else labels.warnings),
             *prior.warnings,
-            *_cautions(file, data, rubrics),
+            *_cautions(file, data, rubrics[: len(campaign.judges)]),
             *dropped,
         ),
         is_mock=is_mock,
@@ -292,10 +317,11 @@ def _memory(
                 model=entry.model,
                 base_url=base_url(entry, os.environ) or "",
             )
-            for entry in campaign.judges
+            for entry in campaign.asked
         ],
         criteria,
         data.fields,
+        systems=[system.name for system in campaign.systems],
         seed=campaign.seed,
         opened_at=opened_at,
         keeps_text=campaign.output.keep.replies == "full",
@@ -415,12 +441,14 @@ def _routes(file: CampaignFile) -> tuple[Route, ...]:
     from judges.capabilities import resolve_route  # noqa: PLC0415  # as the adapters
 
     routes, problems = [], []
-    for ix, entry in enumerate(file.campaign.judges):
-        wanted = file.campaign.task.output.route
+    campaign = file.campaign
+    for ix, entry in enumerate(campaign.judges):
+        wanted = campaign.task.output.route
         try:
             routes.append(resolve_route(entry.adapter, entry.model, wanted, decoding_of(entry)))
         except ValueError as exc:
             problems.append(file.locate(f"judges[{ix}].model", f"task.output.route: {exc}"))
+    routes += [Route.TEXT] * len(campaign.systems)  # a system says what it likes
     if problems:
         raise InvalidCampaign(problems)
     return tuple(routes)
@@ -441,20 +469,25 @@ def decoding_of(entry: JudgeEntry) -> Decoding:
 def _prices(
     file: CampaignFile, rubrics: Sequence[Rubric], frame: Frame, *, mock: bool
 ) -> tuple[Price, ...]:
-    now, kind = datetime.now(UTC), Kind(file.campaign.task.kind)
+    now, campaign = datetime.now(UTC), file.campaign
     prices, problems = [], []
-    for ix, entry in enumerate(file.campaign.judges):
+    for ix, entry in enumerate(campaign.asked):
         try:
             price = _price(entry, now, mock=mock)
             if price.by_length:
-                longest = _longest(rubrics[ix], kind, frame)
+                longest = _longest(rubrics[ix], kind_of(campaign, ix), frame)
                 price = _price(entry, now, mock=mock, max_input_tok=longest)
             prices.append(price)
         except UnpricedModel as exc:
-            problems.append(file.locate(f"judges[{ix}].price_usd_per_1m", str(exc)))
+            problems.append(file.locate(f"{campaign.place(ix)}.price_usd_per_1m", str(exc)))
     if problems:
         raise InvalidCampaign(problems)
     return tuple(prices)
+
+
+def kind_of(campaign: Campaign, ix: int) -> Kind:
+    """Say what a judge or system is asked for."""
+    return Kind(campaign.task.kind) if ix < len(campaign.judges) else Kind.GENERATE
 
 
 def _longest(rubric: Rubric, kind: Kind, frame: Frame) -> int:
@@ -471,7 +504,7 @@ def questions(kind: Kind, frame: Frame, size: int | None = None) -> Iterator[Que
                 yield Query(kind=kind, judge=JudgeIx(0), units=pair)
         return
     n_units = frame.n_units
-    size = 1 if kind is Kind.RATE else min(size or n_units, MOST_UNITS)
+    size = min(size or n_units, MOST_UNITS) if kind is Kind.RATE_BATCH else 1
     for begin in range(0, n_units - size + 1, size):
         units = tuple(map(UnitIx, range(begin, begin + size)))
         yield Query(kind=kind, judge=JudgeIx(0), units=units)
@@ -518,16 +551,30 @@ FEWEST_PER_VERDICT = 10
 """Tokens that these hardly ever go without."""
 
 
-def _typical(file: CampaignFile, rubric: Rubric, data: Dataset, *, mock: bool) -> Usage | None:
+def _typical(
+    file: CampaignFile,
+    ix: int,
+    rubrics: Sequence[Rubric],
+    data: Dataset,
+    answers: Answers | None,
+    *,
+    mock: bool,
+) -> Usage | None:
     """Expect the tokens of a live judge's call, by the words of up to fifty questions."""
     if mock or not data.fields:
         return None
-    kind = Kind(file.campaign.task.kind)
+    kind = kind_of(file.campaign, ix)
     size = getattr(file.campaign.policy.settings, "batch_size", None)
     asked = [*islice(questions(kind, data.frame, size), 50)]
     if not asked:
         return None
-    n_bytes = [input_bound(rubric.render(query, FIRST_ATTEMPT)) for query in asked]
+    if answers is not None:
+        for unit in {unit for query in asked for unit in query.units}:
+            system = file.campaign.systems[data.frame.arm_of(unit)]
+            answers.take(unit, "x" * BYTES_PER_TOKEN * _expected(system, None).output_tok)
+    n_bytes = [input_bound(rubrics[ix].render(query, FIRST_ATTEMPT)) for query in asked]
+    if answers is not None:
+        answers.clear()
     n_out = TOKENS_PER_VERDICT * len(asked[0].units) if kind is Kind.RATE_BATCH else 0
     return Usage(input_tok=round(sum(n_bytes) / len(n_bytes) / BYTES_PER_TOKEN), output_tok=n_out)
 
@@ -604,21 +651,24 @@ def _adapters(
     """Make the adapters; name the parameters that models don't take, and that are left out."""
     adapters: list[Adapter] = []
     dropped, problems = [], []
-    for ix, entry in enumerate(file.campaign.judges):
+    for ix, entry in enumerate(file.campaign.asked):
         if own_loop:
             adapters.append(OwnLoopJudge())
             continue
+        place = file.campaign.place(ix)
         try:
-            adapters.append(_adapter(JudgeIx(ix), entry, routes[ix], study, data, mock=mock))
+            adapters.append(
+                _adapter(file.campaign, JudgeIx(ix), routes[ix], study, data, mock=mock)
+            )
         except InvalidCampaign as exc:
             problems += [_placed(file, ix, problem) for problem in exc.problems]
         except ConfigError as exc:
-            problems.append(file.locate(f"judges[{ix}].params", str(exc)))
+            problems.append(file.locate(f"{place}.params", str(exc)))
         else:
             flags = getattr(adapters[-1], "flags", ())
             if names := [flag.removeprefix("dropped:") for flag in flags]:
                 message = f"{entry.model} does not take {', '.join(names)}: left out of its calls"
-                dropped.append(file.locate(f"judges[{ix}].params", message))
+                dropped.append(file.locate(f"{place}.params", message))
     if problems:
         raise InvalidCampaign(problems)
     return adapters, dropped
@@ -628,16 +678,18 @@ def _placed(file: CampaignFile, ix: int, problem: Problem) -> Problem:
     """Put a judge's problem, which names the judge, at the judge's place in the file."""
     if problem.file:
         return problem
-    key = problem.path.removeprefix(f"judges.{file.campaign.judges[ix].name}.")
-    return file.locate(f"judges[{ix}].{key}", problem.message)
+    campaign = file.campaign
+    key = problem.path.removeprefix(f"judges.{campaign.asked[ix].name}.")
+    return file.locate(f"{campaign.place(ix)}.{key}", problem.message)
 
 
 def _adapter(
-    ix: JudgeIx, entry: JudgeEntry, route: Route, study: Study, data: Dataset, *, mock: bool
+    campaign: Campaign, ix: JudgeIx, route: Route, study: Study, data: Dataset, *, mock: bool
 ) -> Adapter:
-    kind = "mock" if mock else entry.adapter
-    plugin = find("judges", kind)
-    settings = entry.mock if mock else entry.own_settings
+    entry = campaign.asked[ix]
+    kind = "mock" if mock and entry.adapter != KEY else entry.adapter
+    plugin, is_system = find("judges", kind), ix >= len(campaign.judges)
+    settings = entry.mock if kind == "mock" else entry.own_settings
     setting = JudgeSetting(
         name=entry.name,
         judge=ix,
@@ -647,7 +699,9 @@ def _adapter(
         if data.truth is None
         else np.repeat(data.truth[:, np.newaxis], len(study.criteria), axis=1),
         model=entry.model,
-        recording=_source(entry).recording if kind == "recorded" else None,
+        recording=_source(entry).recording if kind == "recorded" and not is_system else None,
+        keys=_keys(campaign.task, data) if is_system else None,
+        role=Role.SYSTEM if is_system else Role.JUDGE,
         base_url=base_url(entry, os.environ),
         api_key=key_of(entry, os.environ),
         route=route,
@@ -661,26 +715,66 @@ def _adapter(
     return adapter
 
 
+def _answers(campaign: Campaign, data: Dataset) -> Answers | None:
+    """Make room for what systems will answer, and reckon how long that can be."""
+    systems = campaign.systems
+    if not systems:
+        return None
+    longest = [LONGEST_TOKEN * system.params.max_output_tokens for system in systems]
+    return Answers(data.fields, CANDIDATE, longest * data.frame.n_items)
+
+
+LONGEST_TOKEN = 16
+"""Bytes of a token that the answers of systems are reckoned with: four times those of prose. Verdicts on
+longer answers are held for this much; what they could cost on top is never spent (`too_long`)."""
+
+
+def _keys(task: Task, data: Dataset) -> list[str] | None:
+    """Give what a right answer says, by unit, where a step of the task compares with it."""
+    steps = task.free_steps if isinstance(task, CheckTask) else ()
+    names = [step.match for step in steps if isinstance(step, MatchStep)]
+    return [str(given[names[0]]) for given in data.fields] if names else None
+
+
 def _rubrics(
     file: CampaignFile,
     routes: Sequence[Route],
     criteria: Sequence[Criterion],
     seeds: Seeds,
-    data: Dataset,
+    frame: Frame,
+    fields: Sequence[Mapping[str, str | Chat]],
 ) -> list[Rubric]:
-    """Make each judge's rubric; what is wrong with the text all of them say."""
-    problems = _Problems()
-    rubrics = [
-        problems.of(partial(_rubric, file, entry, route, criteria, seeds, data))
-        for entry, route in zip(file.campaign.judges, routes, strict=True)
-    ]
+    """Make the rubric of each who can be asked; what is wrong with the text all of them say."""
+    problems, rubrics, campaign = _Problems(), [], file.campaign
+    for ix, (entry, route) in enumerate(zip(campaign.asked, routes, strict=True)):
+        own = _Problems()
+        if isinstance(entry, System):
+            rubrics.append(own.of(partial(_prompt, campaign.task, entry, fields)))
+            place = f"{campaign.place(ix)}."
+        else:
+            rubrics.append(
+                own.of(partial(_rubric, file, entry, route, criteria, seeds, frame, fields))
+            )
+            place = ""
+        for problem in own:
+            line = "" if problem.line is None else f" (line {problem.line} of the text)"
+            problems.append(file.locate(place + problem.path, problem.message + line))
     if problems:
-        lines = ["" if p.line is None else f" (line {p.line} of the text)" for p in problems]
-        placed = [
-            file.locate(p.path, p.message + line) for p, line in zip(problems, lines, strict=True)
-        ]
-        raise InvalidCampaign([*dict.fromkeys(placed)])
+        raise InvalidCampaign([*dict.fromkeys(problems)])
     return [rubric for rubric in rubrics if rubric is not None]
+
+
+def _prompt(task: Task, system: System, fields: Sequence[Mapping[str, str | Chat]]) -> Rubric:
+    from judges.rubrics.generate import Generate  # noqa: PLC0415  # as the rubrics
+
+    steps = task.free_steps if isinstance(task, CheckTask) else ()
+    return Generate(
+        system.prompt,
+        fields,
+        hidden={step.match if isinstance(step, MatchStep) else step.column for step in steps},
+        max_output_tok=system.params.max_output_tokens,
+        candidate=CANDIDATE,
+    )
 
 
 def _rubric(
@@ -689,9 +783,11 @@ def _rubric(
     route: Route,
     criteria: Sequence[Criterion],
     seeds: Seeds,
-    data: Dataset,
+    frame: Frame,
+    fields: Sequence[Mapping[str, str | Chat]],
 ) -> Rubric:
     # jinja2 is imported only when needed.
+    from judges.rubrics.check import Check, Column, Match  # noqa: PLC0415
     from judges.rubrics.compare import Compare  # noqa: PLC0415
     from judges.rubrics.rate import Rate  # noqa: PLC0415
     from judges.rubrics.rate_batch import RateBatch  # noqa: PLC0415
@@ -702,7 +798,7 @@ def _rubric(
             return Rate(
                 task.rubric,
                 criteria,
-                data.fields,
+                fields,
                 seeds=seeds,
                 max_output_tok=max_output_tok,
                 criteria_order=task.criteria_order,
@@ -714,8 +810,8 @@ def _rubric(
             return Compare(
                 task.rubric,
                 criteria,
-                data.fields,
-                n_arms=data.frame.n_arms,
+                fields,
+                n_arms=frame.n_arms,
                 seeds=seeds,
                 max_output_tok=max_output_tok,
                 criteria_order=task.criteria_order,
@@ -727,15 +823,35 @@ def _rubric(
             return RateBatch(
                 task.rubric,
                 criteria,
-                data.fields,
+                fields,
                 seeds=seeds,
                 max_output_tok=max_output_tok,
                 allow_na=task.allow_na,
                 reason=task.output.reason,
                 route=route,
             )
+        case CheckTask():
+            asked = task.asks.get(entry.name)
+            return Check(
+                task.rubric if asked is None or asked.rubric is None else asked.rubric,
+                criteria,
+                fields,
+                seeds=seeds,
+                max_output_tok=max_output_tok,
+                steps=[
+                    Column(step.column)
+                    if isinstance(step, ColumnStep)
+                    else Match(step.match, step.normalise)
+                    for step in task.free_steps
+                ],
+                has_judge=bool(task.asks),
+                candidate=CANDIDATE,
+                allow_na=task.allow_na,
+                reason=task.output.reason,
+                route=route,
+            )
         case _:
-            raise ConfigError(f"{task.kind} is planned and not built yet")
+            assert_never(task)
 
 
 # --- the opening -------------------------------------------------------------------------------
@@ -761,7 +877,7 @@ def _opened(
     identity |= {
         "mock": is_mock,
         "is_swapped": mock,
-        "money": "simulated" if all(_is_simulated(j, mock) for j in campaign.judges) else "real",
+        "money": "simulated" if all(_is_simulated(j, mock) for j in campaign.asked) else "real",
         "kind": str(study.kind),
         "criteria": [_criterion_document(c) for c in study.criteria],
         "arms": list(study.frame.arms),
@@ -773,12 +889,13 @@ def _opened(
             "frame": blake2b(frame, digest_size=16).hexdigest(),
             **({"prior": list(prior.digests)} if prior.digests else {}),
         },
-        "recordings": {} if mock else _recordings(campaign.judges),
+        "recordings": {} if mock else _recordings(campaign.asked),
         **_labels_document(identity, study),
-        **_live_document(campaign.judges, routes),
+        **_live_document(campaign.asked, routes),
         # Caps that no event can change; that of the campaign can.
         "budget": budget.model_dump(mode="json", exclude={"usd", "wall_clock"})
-        | {"by_judge": [judge.budget_usd for judge in campaign.judges]},
+        | {"by_judge": [judge.budget_usd for judge in campaign.judges]}
+        | ({"by_system": [s.budget_usd for s in campaign.systems]} if campaign.systems else {}),
     }
     return Opened(
         identity=identity,
@@ -786,7 +903,7 @@ def _opened(
         seed=campaign.seed,
         cap=cap,
         judge_caps=tuple(
-            None if j.budget_usd is None else Nano(j.budget_usd) for j in campaign.judges
+            None if j.budget_usd is None else Nano(j.budget_usd) for j in campaign.asked
         ),
         role_caps={
             role: Nano(amount)
@@ -797,7 +914,7 @@ def _opened(
         max_requests=budget.max_requests,
         max_tok=budget.max_tokens,
         max_uncertain=part_of(cap, budget.max_uncertain),
-        window=campaign.policy.window or WINDOW_PER_CALL * _concurrency(campaign.judges),
+        window=campaign.policy.window or WINDOW_PER_CALL * _concurrency(campaign.asked),
         looks=looks_of(file, study, cap),
     )
 
@@ -846,7 +963,11 @@ def identity_digest(identity: Mapping[str, Json]) -> str:
 
 
 def _is_simulated(entry: JudgeEntry, mock: bool) -> bool:  # noqa: FBT001  # one fact of two
-    return mock or entry.adapter in {"mock", "recorded"}
+    return mock or entry.adapter in {*MADE_UP, "recorded"}
+
+
+MADE_UP = frozenset({"mock", KEY})
+"""Adapters that ask no one."""
 
 
 def _source(entry: JudgeEntry) -> Source:
@@ -901,6 +1022,8 @@ class _Analysis:
 
 def _analysis(file: CampaignFile, study: Study) -> _Analysis:
     campaign = file.campaign
+    if campaign.is_generating:
+        return _Analysis(design=campaign.policy.settings, estimators=(), gates=(), entries=())
     entries = sorted(campaign.estimate, key=lambda entry: entry is not campaign.primary)
     stop = campaign.stop.model_copy(update={"check": campaign.stop.checking})
     design = _completed(campaign.policy.settings, campaign.primary.settings, stop)
@@ -954,7 +1077,7 @@ def looks_of(file: CampaignFile, study: Study, cap: Nano | None) -> int:
         The cap pays for no block.
     """
     stop, design = file.campaign.stop, file.campaign.policy.settings
-    if not isinstance(design, BatchDesignConfig):
+    if not isinstance(design, BatchDesignConfig) or file.campaign.is_generating:
         return stop.every
     block, n_judges = length_of_block(design, study.frame), len(study.panel)
     if stop.checking != "group_sequential":
@@ -980,20 +1103,26 @@ def _maker(kind: str, settings: BaseModel, family: str = "") -> Callable[[Study]
 
 
 def _crew(
-    file: CampaignFile, opened: Opened, judges: tuple[Judge, ...], study: Study, analysis: _Analysis
+    file: CampaignFile,
+    opened: Opened,
+    judges: tuple[Judge, ...],
+    study: Study,
+    analysis: _Analysis,
+    answers: Answers | None,
 ) -> Crew:
     campaign = file.campaign
-    policy = find("policies", campaign.policy.kind)
+    new_policy = _policy_of(campaign, analysis.design)
     return Crew(
         opened=opened,
         judges=judges,
-        new_policy=lambda cap: policy.build(analysis.design, replace(study, cap=cap)),
+        new_policy=lambda cap: new_policy(replace(study, cap=cap)),
         new_estimators=lambda cap: tuple(
             make(replace(study, cap=cap)) for make in analysis.estimators
         ),
         stop=StopRule(
             every=opened.looks,
             target_half_width=campaign.stop.target_half_width,
+            of_every_arm=campaign.stop.of == "every_arm",
             min_items=_fewest_items(file, study.frame.n_items),
             gates=analysis.gates if campaign.stop.when == "gate_decided" else (),
             separates=campaign.stop.separates,
@@ -1001,7 +1130,25 @@ def _crew(
         ),
         delivery=Delivery(campaign.policy.delivery),
         n_units=study.frame.n_units,
+        n_systems=len(campaign.systems),
+        answers=answers,
     )
+
+
+def _policy_of(campaign: Campaign, design: BaseModel) -> Callable[[Study], Policy]:
+    """Make policies of a design; where nothing is judged, those that ask for its answers."""
+    if campaign.is_generating:
+        return partial(_generating, design)
+    return partial(find("policies", campaign.policy.kind).build, design)
+
+
+def _generating(design: BaseModel, study: Study) -> Policy:
+    """Ask systems about the items of a campaign, in the order in which it would."""
+    if not isinstance(design, SubsampleConfig):
+        return Generating(item_orders(study, "paired", None).tolist(), study)
+    allocation = allocation_of(design.design, design.strata, study)
+    orders = item_orders(study, design.design, allocation)[:, : design.max_items]
+    return Generating(orders.tolist(), study)
 
 
 def _fewest_items(file: CampaignFile, n_items: int) -> int:
@@ -1013,9 +1160,15 @@ def _fewest_items(file: CampaignFile, n_items: int) -> int:
     return stop.min_items
 
 
-def crew_like(file: CampaignFile, opened: Opened, judges: tuple[Judge, ...], study: Study) -> Crew:
+def crew_like(
+    file: CampaignFile,
+    opened: Opened,
+    judges: tuple[Judge, ...],
+    study: Study,
+    answers: Answers | None = None,
+) -> Crew:
     """Put together the crew of a campaign with other judges, items or seeds than the file's own."""
-    return _crew(file, opened, judges, study, _analysis(file, study))
+    return _crew(file, opened, judges, study, _analysis(file, study), answers)
 
 
 def _completed(settings: BaseModel, *others: BaseModel) -> BaseModel:
@@ -1043,9 +1196,8 @@ def _unbuildable(
     campaign = file.campaign
     cap = None if campaign.budget.usd is None else Nano(campaign.budget.usd)
     study = replace(study, cap=cap)
-    policy = find("policies", campaign.policy.kind)
     parts: list[tuple[str, BaseModel, Callable[[Study], object]]] = [
-        ("policy", campaign.policy.settings, partial(policy.build, analysis.design))
+        ("policy", campaign.policy.settings, _policy_of(campaign, analysis.design))
     ]
     for index, maker in zip(analysis.entries, analysis.estimators, strict=True):
         parts.append((f"estimate[{index}]", campaign.estimate[index].settings, maker))

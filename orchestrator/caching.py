@@ -27,7 +27,7 @@ from orchestrator import atomic
 from orchestrator.core.errors import ConfigError
 from orchestrator.core.judge import Judge
 from orchestrator.core.ports import Reading, Unreadable
-from orchestrator.core.query import Judged, Observation, Preference, Query
+from orchestrator.core.query import Judged, Observation, Preference, Query, Role
 from orchestrator.core.scale import Criterion, ScaleType
 from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Chat, Finish, Json, Origin, Reply, Route
 from orchestrator.store.codec import decode_reply, digest, encode_reply
@@ -37,7 +37,7 @@ FORMAT = 1
 """Of the files and of the key; others are misses."""
 
 
-def key(signature: str, fingerprint: str, copy: Sequence[int] = ()) -> str:
+def key(signature: str, fingerprint: str, copy: Sequence[int | str] = ()) -> str:
     """Name what is stored for a judge (`Judge.signature`) and a request (the rubric's fingerprint).
 
     `copy` tells units apart that hold the same texts, so that each has a verdict of its own.
@@ -336,6 +336,7 @@ class CachedVerdicts:
     about : of each judge
     criteria : in the order of the study
     fields : what judges are shown of each unit; empty where units have no texts
+    systems : whose answers are judged, one an arm of each item; `fields` then lack the answer
     seed : draws which questions are asked again
     opened_at : when the run was opened, POSIX seconds
     keeps_text : whether replies are kept whole
@@ -349,6 +350,7 @@ class CachedVerdicts:
         criteria: Sequence[Criterion],
         fields: Sequence[Mapping[str, str | Chat]],
         *,
+        systems: Sequence[str] = (),
         seed: int,
         opened_at: float,
         keeps_text: bool,
@@ -357,7 +359,11 @@ class CachedVerdicts:
         self._judges = judges
         self._about = about
         self._criteria = criteria
-        self._copies = copies(fields)
+        self._systems = systems
+        n_arms = max(1, len(systems))
+        # Each system is shown an item once, whoever else is.
+        own = copies(fields[::n_arms])
+        self._copies = [copy for copy in own for _ in range(n_arms)]
         self._seed = seed
         self._opened_at = opened_at
         self._keeps_text = keeps_text
@@ -366,7 +372,8 @@ class CachedVerdicts:
     def find(self, query: Query) -> Reply | None:
         """Give the verdict on a question that was stored, unless it is to be asked again."""
         key = self._key(query)
-        if key is None or self._cache.is_recheck(key, self._seed):
+        is_verdict = query.role is Role.JUDGE
+        if key is None or (is_verdict and self._cache.is_recheck(key, self._seed)):
             return None
         found = self._stored(query, key)
         return None if found is None else found[0]
@@ -409,7 +416,12 @@ class CachedVerdicts:
         if not judge.signature or not isinstance(judge.rubric, Fingerprinted):
             return None
         words = judge.rubric.fingerprint(query, FIRST_ATTEMPT)
-        copy = [self._copies[unit] if self._copies else unit for unit in query.units]
+        copy: list[int | str] = [
+            self._copies[unit] if self._copies else unit for unit in query.units
+        ]
+        if self._systems and query.role is Role.JUDGE:
+            # Two systems that say the same have verdicts of their own.
+            copy += [self._systems[unit % len(self._systems)] for unit in query.units]
         return key(judge.signature, words, copy)
 
     def _stored(self, query: Query, key: str) -> tuple[Reply, Reading] | None:

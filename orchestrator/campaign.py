@@ -8,6 +8,7 @@ import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,6 +101,8 @@ class Campaign:
             mock=given["mock"],
             limit=given["limit"],
         )
+        if given.get("generate"):
+            campaign = campaign.for_generation()
         return campaign.for_own_loop() if given.get("own_loop") else campaign
 
     def for_own_loop(self) -> Campaign:
@@ -110,6 +113,21 @@ class Campaign:
             mock=self._mock,
             limit=self._limit,
             is_own_loop=True,
+        )
+
+    def for_generation(self) -> Campaign:
+        """Give the same campaign without its judges: systems answer, and that is all.
+
+        Raises
+        ------
+        InvalidCampaign
+            There are no systems.
+        """
+        return Campaign(
+            self.file.for_generation(),
+            overrides=self._overrides,
+            mock=self._mock,
+            limit=self._limit,
         )
 
     def build(self) -> Blueprint:
@@ -134,27 +152,52 @@ class Campaign:
             return
         if problems := list(missing(self.file, os.environ)):
             raise InvalidCampaign(problems)
-        if any(judge.adapter in LIVE for judge in self.file.campaign.judges):
+        if any(judge.adapter in LIVE for judge in self.file.campaign.asked):
             from judges.live import check_connections  # noqa: PLC0415  # as the adapters
 
             check_connections()
 
-    def plan(self, *, max_in_flight: int | None = None, rivals: bool = True) -> Plan:
+    def plan(
+        self,
+        *,
+        max_in_flight: int | None = None,
+        rivals: bool = True,
+        half_widths: Sequence[float] = (),
+        usd: Sequence[str | float | Decimal] = (),
+        mean: float | None = None,
+    ) -> Plan:
         """Rehearse the campaign: calls, dollars, time and precision, before anything is sent.
 
-        Without `rivals` it takes well below a second, and a campaign of more than some 2,000 calls
-        is rehearsed on a part of its items. What was planned last stands in the directory of the
-        run that follows.
+        Without `rivals`, and methods, it takes well below a second, and a campaign of more than some
+        2,000 calls is rehearsed on a part of its items. What was planned last stands in the directory
+        of the run that follows.
+
+        Parameters
+        ----------
+        half_widths, usd : what each method of an `exchangeable` estimate takes for these, and buys for
+            so much, besides the campaign's own target and cap
+        mean : that scores are taken to have; None: as in the rehearsal
 
         Raises
         ------
         OrchestratorError
-            As for `build`; after a `BudgetTooSmall`, `rivals` says what the money is enough for.
+            As for `build`; after a `BudgetTooSmall`, `rivals` says what the money is enough for. Or
+            the primary estimate has no methods to choose from, or what is asked of them is no number
+            above 0.
         """
-        from orchestrator.planning import QUICK, THOROUGH, make_plan  # noqa: PLC0415  # as wanted
+        from orchestrator.planning import (  # noqa: PLC0415  # as wanted
+            QUICK,
+            THOROUGH,
+            make_plan,
+            wanted,
+        )
 
-        effort = THOROUGH if rivals else QUICK
-        self._plan = make_plan(self.build(), max_in_flight=max_in_flight, effort=effort)
+        self._plan = make_plan(
+            self.build(),
+            max_in_flight=max_in_flight,
+            effort=THOROUGH if rivals else QUICK,
+            wanted=wanted(half_widths, usd, mean),
+        )
         return self._plan
 
     def rivals(self, reason: BudgetTooSmall) -> Refusal:
@@ -251,7 +294,8 @@ class Campaign:
     def _about(self) -> dict[str, Json]:
         """Tell how the same campaign is loaded again, and by which command."""
         overrides = {path: _public(path, value) for path, value in self._overrides.items()}
-        words = ["sortition", "run", str(self.file.path)]
+        is_generating = self.file.campaign.is_generating
+        words = ["sortition", "generate" if is_generating else "run", str(self.file.path)]
         for path, value in overrides.items():
             words += ["--set", f"{path}={value if isinstance(value, str) else _as_json(value)}"]
         words += ["--mock"] if self._mock else []
@@ -267,6 +311,7 @@ class Campaign:
                 "mock": self._mock,
                 "limit": self._limit,
                 **({"own_loop": True} if self.is_own_loop else {}),
+                **({"generate": True} if is_generating else {}),
             },
         }
 

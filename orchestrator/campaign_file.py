@@ -32,7 +32,6 @@ from pydantic_core import CoreSchema
 
 from orchestrator.core.errors import ConfigError
 from orchestrator.gates import GateEntry
-from orchestrator.planned import PLANNED, CheckTask
 from orchestrator.quantities import (
     Count,
     Duration,
@@ -49,15 +48,10 @@ from orchestrator.quantities import (
     Usd,
 )
 from orchestrator.registry import Group, find, known
-from orchestrator.task import CompareTask, RateBatchTask, RateTask
+from orchestrator.task import CheckTask, CompareTask, RateBatchTask, RateTask
 from orchestrator.wording import seen
 
 # --- plug-ins ----------------------------------------------------------------------------------
-
-
-def kinds(group: Group) -> tuple[str, ...]:
-    """List the kinds that a file can name, those that are planned included."""
-    return tuple(sorted({*known(group), *PLANNED[group]}))
 
 
 def settings_model(group: Group, kind: str) -> type[BaseModel]:
@@ -68,9 +62,8 @@ def settings_model(group: Group, kind: str) -> type[BaseModel]:
     ConfigError
         No such plug-in, or several.
     """
-    if kind in PLANNED[group]:
-        return PLANNED[group][kind]
-    return find(group, kind, planned=PLANNED[group]).config
+    model: type[BaseModel] = find(group, kind).config
+    return model
 
 
 def _known_kind(group: Group, kind: str) -> str:
@@ -137,7 +130,7 @@ class Plugged(Model):
         properties = {k: v for k, v in common["properties"].items() if k != "settings"}
         required = [key for key in common["required"] if key != "settings"]
         forms: list[JsonSchemaValue] = []
-        for kind in kinds(cls.group):
+        for kind in known(cls.group):
             model = settings_model(cls.group, kind)
             own = handler.resolve_ref_schema(handler(model.__pydantic_core_schema__))
             forms.append(
@@ -471,7 +464,11 @@ class Judge(Model):
 
 
 class System(Judge):
-    """A model under test: it answers the items that judges then rate."""
+    """A model under test: it answers the items that judges then rate, as an arm of its name.
+
+    `prompt` is what it is shown, a template in which fields stand for their texts; None: the only
+    field that no step of the task reads.
+    """
 
     prompt: str | None = None
 
@@ -623,6 +620,21 @@ class Campaign(Model):
         return section
 
     @property
+    def asked(self) -> tuple[Judge, ...]:
+        """All who can be asked: the judges, then the systems."""
+        return (*self.judges, *self.systems)
+
+    @property
+    def is_generating(self) -> bool:
+        """Whether systems answer and nothing is judged; see `CampaignFile.for_generation`."""
+        return not self.judges
+
+    def place(self, ix: int) -> str:
+        """Give the path of one who can be asked."""
+        n = len(self.judges)
+        return f"judges[{ix}]" if ix < n else f"systems[{ix - n}]"
+
+    @property
     def primary(self) -> EstimateEntry:
         """The estimate that stop rules and gates look at."""
         return next((entry for entry in self.estimate if entry.primary), self.estimate[0])
@@ -630,4 +642,4 @@ class Campaign(Model):
     @property
     def truth_column(self) -> str | None:
         """The column that holds the truth of mock judges, None where it is synthetic."""
-        return truth_column(self.judges)
+        return truth_column(self.asked)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -15,7 +15,14 @@ from pydantic import ValidationError
 from pydantic.json_schema import GenerateJsonSchema
 
 from orchestrator import covariates
-from orchestrator.campaign_file import BUILT_IN, Campaign, EstimateEntry, Keep, truth_column
+from orchestrator.campaign_file import (
+    BUILT_IN,
+    Campaign,
+    EstimateEntry,
+    Keep,
+    Stop,
+    truth_column,
+)
 from orchestrator.consistency import cautions, disagreements
 from orchestrator.core.errors import InvalidCampaign, Problem
 from orchestrator.core.frame import Frame
@@ -24,7 +31,7 @@ from orchestrator.core.wire import Json
 from orchestrator.data import read_data
 from orchestrator.document import Document, dump, override, parse
 from orchestrator.quantities import Loc, dotted, undotted
-from orchestrator.task import DEFAULT_CRITERION
+from orchestrator.task import DEFAULT_CRITERION, KEY
 from orchestrator.translation import translated
 from orchestrator.wording import on_one_line, seen
 
@@ -70,8 +77,10 @@ def _imply(data: dict[str, Any]) -> None:
         if is_of_pairs
         else {"name": "scores", "kind": "score_means"}
     ]
+    _imply_of_checks(data)
     judges = [judge for judge in _list(data.get("judges")) if isinstance(judge, dict)]
-    for judge in judges:
+    systems = [system for system in _list(data.get("systems")) if isinstance(system, dict)]
+    for judge in (*judges, *systems):
         adapter = judge.get("adapter")
         if adapter == "mock":
             judge.setdefault("mock", {})
@@ -82,6 +91,23 @@ def _imply(data: dict[str, Any]) -> None:
     policy = _mapping(data.get("policy"))
     if policy.get("kind") == "uniform" and judges and all(map(_serves_once, judges)):
         policy.setdefault("max_repeats", 1)
+
+
+def _imply_of_checks(data: dict[str, Any]) -> None:
+    """Let recorded verdicts be fields, and someone stand for the judge where none is asked."""
+    task, source = _mapping(data.get("task")), _mapping(data.get("data"))
+    if task.get("kind") != "check":
+        return
+    steps = [step for step in _list(task.get("verdict")) if isinstance(step, dict)]
+    own = [arm for arm in _mapping(source.get("arms")).values() if isinstance(arm, dict)]
+    for step in steps:
+        column = step.get("column")
+        fields = source.get("fields", {})
+        is_there = any(column in known for known in (fields, *own))
+        if isinstance(column, str) and isinstance(fields, dict) and not is_there:
+            source["fields"] = {**fields, column: {"from": column, "optional": True}}
+    if "judges" not in data and not any("judge" in step for step in steps):
+        data["judges"] = [{"name": KEY, "adapter": KEY, "price_usd_per_1m": "free"}]
 
 
 def _is_run(path: object) -> bool:
@@ -225,6 +251,21 @@ class CampaignFile:
         """Make a problem at a field, given as `judges[1].price_usd_per_1m`."""
         return self._document.problem(undotted(path), message)
 
+    def for_generation(self) -> CampaignFile:
+        """Give the same campaign without judges and what reads them: systems answer, and that is all.
+
+        Raises
+        ------
+        InvalidCampaign
+            There are no systems.
+        """
+        if not self.campaign.systems:
+            message = "missing; generate asks the models under test that it lists"
+            raise InvalidCampaign([self.locate("systems", message)])
+        nothing: dict[str, object] = {"judges": (), "estimate": (), "gate": (), "labels": None}
+        alone = self.campaign.model_copy(update={**nothing, "stop": Stop()})
+        return replace(self, campaign=alone)
+
     def section(self, name: str) -> Json:
         """Give a section as it runs: overrides, defaults of judges and texts in place, paths absolute."""
         return deepcopy(self._document.data.get(name))
@@ -290,6 +331,7 @@ _LATER = {
     "log_odds": False,
     "discrimination": 1.0,
     "nu": 0.0,
+    "right": 0.7,
 }
 """Keys of mock judges that came later, with what earlier ones did: logs of those keep their digest."""
 
@@ -406,6 +448,7 @@ def _frame(document: Document, sections: Mapping[str, Any]) -> dict[str, Frame]:
             sections["data"],
             base=Path(document.file).absolute().parent,
             truth=truth_column(sections.get("judges", ())),
+            systems=[system.name for system in sections.get("systems", ())],
             numbers=covariates.columns(sections.get("named", sections.get("estimate", ()))),
             locate=lambda at, message: document.problem(undotted(at), message),
         )

@@ -17,17 +17,18 @@ from orchestrator.campaign_file import (
     EstimateEntry,
     Judge,
     Labels,
+    Output,
     Policy,
     Rates,
     Stop,
     System,
     Task,
 )
-from orchestrator.core.frame import Frame
+from orchestrator.core.frame import CANDIDATE, Frame
 from orchestrator.core.scale import COMPOSITE, ScaleType
 from orchestrator.covariates import measured_fields
 from orchestrator.gates import GateEntry, misfits
-from orchestrator.planned import PLANNED
+from orchestrator.task import KEY, CheckTask, ColumnStep
 from orchestrator.wording import did_you_mean, seen
 from policies.batch_design import BatchDesignConfig, length_of_block
 
@@ -46,14 +47,23 @@ def disagreements(sections: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _money(
-    judges: tuple[Judge, ...], budget: Budget, policy: Policy, stop: Stop
+    judges: tuple[Judge, ...],
+    systems: tuple[System, ...],
+    budget: Budget,
+    policy: Policy,
+    stop: Stop,
 ) -> Iterator[tuple[str, str]]:
-    priced = next((judge.name for judge in judges if not judge.is_free), None)
+    roles = {judge.name: "judge" for judge in judges} | {
+        system.name: "system" for system in systems
+    }
+    priced = next((one.name for one in (*judges, *systems) if not one.is_free), None)
     limits = (budget.max_requests, budget.max_tokens, budget.wall_clock, stop.max_answers)
     keys = type(policy.settings).model_fields
     if priced is not None and budget.usd is None:
-        yield "budget.usd", f"missing; judge {seen(priced)} is not free"
-    ends = getattr(policy.settings, "max_repeats", None) or "blocks" in keys
+        yield "budget.usd", f"missing; {roles[priced]} {seen(priced)} is not free"
+    if budget.by_role.system is not None and not systems:
+        yield "budget.by_role.system", "there are no systems, so this is never read"
+    ends = getattr(policy.settings, "max_repeats", None) or keys.keys() & {"blocks", "max_items"}
     if priced is None and not any(limits) and not ends and not _weighs_prices(policy):
         own = ", or policy.max_repeats" if "max_repeats" in keys else ""
         yield "budget", f"{_ENDLESS}{own}"
@@ -112,10 +122,55 @@ def _anchors(
             yield f"{key}.calibration", "anchors wants human labels, and `labels` is missing"
 
 
-def _material(judges: tuple[Judge, ...], data: Data) -> Iterator[tuple[str, str]]:
-    reader = next((judge.name for judge in judges if judge.adapter != "recorded"), None)
-    if reader is not None and not data.field_names:
-        yield "data.fields", f"missing; judge {seen(reader)} wants something to read"
+def _material(
+    judges: tuple[Judge, ...], systems: tuple[System, ...], data: Data
+) -> Iterator[tuple[str, str]]:
+    readers = [one.name for one in (*judges, *systems) if one.adapter not in {"recorded", KEY}]
+    if readers and not data.field_names:
+        yield "data.fields", f"missing; {seen(readers[0])} wants something to read"
+
+
+def _systems(
+    judges: tuple[Judge, ...],
+    systems: tuple[System, ...],
+    data: Data,
+    output: Output,
+) -> Iterator[tuple[str, str]]:
+    """Let systems be the arms, whose answers are not there yet and stand in the log."""
+    if not systems:
+        return
+    for key in ("arm", "arms"):
+        if getattr(data, key) is not None:
+            yield f"data.{key}", "the systems are the arms, so there are no others"
+    if CANDIDATE in data.field_names:
+        message = "it holds what systems answer, which is not there before they are asked"
+        yield f"data.fields.{CANDIDATE}", message
+    names = [judge.name for judge in judges]
+    for index, system in enumerate(systems):
+        if system.name in names:
+            taken = names.index(system.name)
+            message = f"{seen(system.name)} is the name of judges[{taken}] already"
+            yield f"systems[{index}].name", message
+    if output.keep.replies != "full":
+        message = "systems' answers stand in the log, which a resume reads them from; wants full"
+        yield "output.keep.replies", message
+
+
+def _steps(
+    judges: tuple[Judge, ...], systems: tuple[System, ...], task: Task
+) -> Iterator[tuple[str, str]]:
+    """Let each judge be asked by one step, and verdicts be recorded on answers that there are."""
+    if not isinstance(task, CheckTask):
+        return
+    for index, step in enumerate(task.verdict):
+        if systems and isinstance(step, ColumnStep):
+            message = "a recorded verdict can't be on an answer that is still to come"
+            yield f"task.verdict[{index}].column", message
+    for index, judge in enumerate(judges):
+        if judge.name not in task.asks and judge.adapter != KEY:
+            yield f"judges[{index}].name", f"no step of task.verdict asks {seen(judge.name)}"
+        elif judge.adapter == KEY and task.asks:
+            yield f"judges[{index}].adapter", f"{KEY} judges nothing, and steps ask judges"
 
 
 def _pairs(data: Data, systems: tuple[System, ...], task: Task) -> Iterator[tuple[str, str]]:
@@ -348,9 +403,9 @@ def _gates(
     systems: tuple[System, ...],
     task: Task,
 ) -> Iterator[tuple[str, str]]:
-    """Check what each gate asks of its estimate; what is planned is refused elsewhere."""
+    """Check what each gate asks of its estimate."""
     arms = [system.name for system in systems] or data.arm_names
-    built = {e.name: e.settings for e in estimate if e.kind not in PLANNED["estimators"]}
+    built = {e.name: e.settings for e in estimate}
     for index, entry in enumerate(gate):
         if entry.estimate in built:
             settings = built[entry.estimate]
@@ -532,12 +587,14 @@ _WITHOUT_RANKING = ("score_means", "bt_tensor", "exchangeable")
 _PEEKING_RANKS = "a ranking that ends the run is read at every look; wants anytime, not end"
 _PEEKING = "a gate that ends the run is read at every look; wants anytime, not end"
 _CHECKS: dict[Callable[..., Iterator[tuple[str, str]]], tuple[str, ...]] = {
-    _money: ("judges", "budget", "policy", "stop"),
+    _money: ("judges", "systems", "budget", "policy", "stop"),
     _repeats: ("judges", "policy"),
     _judges_of_policy: ("judges", "policy"),
     _prices: ("judges", "budget", "policy"),
     _anchors: ("policy", "estimate", "labels"),
-    _material: ("judges", "data"),
+    _material: ("judges", "systems", "data"),
+    _systems: ("judges", "systems", "data", "output"),
+    _steps: ("judges", "systems", "task"),
     _pairs: ("data", "systems", "task"),
     _pairs_there: ("data", "frame", "task"),
     _batches: ("task", "policy", "estimate"),
@@ -566,14 +623,15 @@ _CHECKS: dict[Callable[..., Iterator[tuple[str, str]]], tuple[str, ...]] = {
 
 def cautions(campaign: Campaign) -> Iterator[tuple[str, str]]:
     """Name the fields that are allowed and probably not meant."""
-    for index, judge in enumerate(campaign.judges):
+    for index, judge in enumerate(campaign.asked):
+        place = campaign.place(index)
         if isinstance(judge.price_usd_per_1m, Rates):
             for key, rate in judge.price_usd_per_1m:
                 if rate and rate < _IMPLAUSIBLE_RATE:
-                    yield f"judges[{index}].price_usd_per_1m.{key}", _WRONG_UNIT
+                    yield f"{place}.price_usd_per_1m.{key}", _WRONG_UNIT
         if (added := _added_path(judge)) is not None:
             message = f"ends in {added}, which {judge.adapter} adds itself; leave it out"
-            yield f"judges[{index}].base_url", message
+            yield f"{place}.base_url", message
     if campaign.task.kind == "rate_batch":
         for index, entry in enumerate(campaign.estimate):
             if entry.kind == "score_means":

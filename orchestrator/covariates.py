@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.campaign_file import EstimateEntry
+from orchestrator.core.frame import CANDIDATE
 from orchestrator.core.wire import Chat
-from orchestrator.data import CANDIDATE, Dataset
+from orchestrator.data import Dataset
 
 _MARKS = re.compile(r"^[ ]{0,3}(?:#{1,6} |[-*+] |\d+[.)] |```|\|)|\*\*[^*\n]+\*\*", re.MULTILINE)
 """Headings, list items, fences and table rows at the start of a line; bold anywhere."""

@@ -16,15 +16,12 @@ from numpy.typing import NDArray
 
 from orchestrator.campaign_file import Data, Fields, FieldSource
 from orchestrator.core.errors import InvalidCampaign, Problem
-from orchestrator.core.frame import Frame
+from orchestrator.core.frame import CANDIDATE, Frame
 from orchestrator.core.seeds import Seeds, Stream
 from orchestrator.core.wire import Chat, Turn
 from orchestrator.material import shown
 from orchestrator.tables import Problems, Row, read_table
 from orchestrator.wording import did_you_mean, seen
-
-CANDIDATE = "candidate"
-"""The field that holds what is judged; it can't be blank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -57,6 +54,7 @@ def read_data(
     base: Path,
     truth: str | None = None,
     numbers: Mapping[str, str] | None = None,
+    systems: Sequence[str] = (),
     locate: Callable[[str, str], Problem] = lambda path, message: Problem(
         path=path, message=message
     ),
@@ -64,7 +62,8 @@ def read_data(
     """Read the files that a campaign names, relative to `base`.
 
     `truth` names the column of the known truth, `numbers` further columns of numbers, each by the key
-    of the campaign file that wants it. `locate` makes a problem at a field of the
+    of the campaign file that wants it. With `systems` each row is a unit of each of them, whose answer
+    is still to come. `locate` makes a problem at a field of the
     campaign file, for columns that no row has.
 
     Raises
@@ -78,7 +77,7 @@ def read_data(
         for arm, path in spec.files.items():
             reader.read(path, arms=(arm,))
     elif spec.path is not None:
-        reader.read(spec.path, arms=tuple(spec.arm_fields) or ("",))
+        reader.read(spec.path, arms=tuple(systems) or tuple(spec.arm_fields) or ("",))
     return reader.dataset()
 
 

@@ -54,6 +54,7 @@ from orchestrator.report.data import Charge, State
 from orchestrator.session import Result
 from orchestrator.store.archive import recall
 from orchestrator.store.sqlite import SqliteReader
+from orchestrator.task import KEY
 from orchestrator.wording import visible
 
 QUESTION = Path(__file__).with_name("probe.jsonl")
@@ -205,7 +206,9 @@ def examine(
         raise InvalidCampaign(problems)
     patients = _patients(file)
     if not patients:
-        raise ConfigError("every judge is recorded, so there is none to ask; nothing was sent")
+        raise ConfigError(
+            "no judge and no system is live, so there is none to ask; nothing was sent"
+        )
     wanted = file.campaign.task.output.route
     found: dict[str, Diagnosis] = {}
     directories: list[Path] = []
@@ -248,14 +251,17 @@ class _Patient(NamedTuple):
 def _patients(file: CampaignFile) -> list[_Patient]:
     patients: list[_Patient] = []
     problems: list[Problem] = []
-    judges = zip(file.campaign.judges, file.section("judges"), strict=True)
-    for ix, (judge, written) in enumerate(judges):
-        if judge.adapter == "recorded":
+    # A system is examined like a judge: what is asked about is its key, its model, its parameters.
+    written_down = [*file.section("judges"), *(file.section("systems") or ())]
+    for ix, (judge, written) in enumerate(zip(file.campaign.asked, written_down, strict=True)):
+        written.pop("prompt", None)
+        if judge.adapter in {"recorded", KEY}:
             continue
         try:
             _, dropped = decoding_for(judge.adapter, judge.model, decoding_of(judge))
         except ConfigError as exc:
-            problems.append(file.locate(f"judges[{ix}].params", f'{exc} (in "{judge.name}")'))
+            place = f"{file.campaign.place(ix)}.params"
+            problems.append(file.locate(place, f'{exc} (in "{judge.name}")'))
         else:
             patients.append(_Patient(judge, written, dropped))
     if problems:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -22,7 +22,21 @@ from orchestrator.core.query import Kind
 from orchestrator.core.scale import Criterion, Scale, ScaleType
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.study import Panelist, Study
-from orchestrator.planned import PLANNED
+from orchestrator.correctness import (
+    CRITERION,
+    TARGETS,
+    Correctness,
+    Design,
+    ErrorSplit,
+    Wanted,
+    read_correctness,
+    strata_of,
+    targets_of,
+    verdicts_of,
+)
+from orchestrator.correctness import PARTS as CORRECT_PARTS
+from orchestrator.correctness import estimates_of as correctness_estimates
+from orchestrator.correctness import naive_of as correctness_naive
 from orchestrator.ratings import PARTS, Ratings, Sort, read_ratings
 from orchestrator.report import wording as words
 from orchestrator.report.assessment import (
@@ -47,8 +61,9 @@ from orchestrator.wording import did_you_mean, seen
 
 RATED, IN_SEQUENCE = "score_means", "markov_glmm"
 IN_PAIRS, BY_CATEGORY = "bradley_terry", "bt_tensor"
-"""The kinds of estimate that can be made of a table so far, the first one preferred."""
-BUILT = (RATED, IN_SEQUENCE, IN_PAIRS, BY_CATEGORY)
+OF_BENCHMARK = "exchangeable"
+KINDS = (RATED, IN_SEQUENCE, IN_PAIRS, BY_CATEGORY, OF_BENCHMARK)
+"""The kinds of estimate that can be made of a table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +76,14 @@ class Request:
     names : part to the column that holds it; an empty name leaves the part out
     scales : criterion to its ends; the key None is for all that are not named
     contrast : `ARM:BASELINE`, a paired difference
-    confidence, per, population, target : as in `ScoreMeansConfig`
+    confidence, per, population : as in `ScoreMeansConfig`
+    targets : what the judges measure, one as in `ScoreMeansConfig`; or of right and wrong answers
+        what they are to say, several as in `ExchangeableConfig`
     accept_from : of verdicts in sequence, the lowest number that is a yes; None: they are yes or no
     ties : of comparisons, what a tie counts as
+    of : of right and wrong answers, stratum to the number of its items in the benchmark; the key None
+        is for the whole
+    design, error_split : of right and wrong answers, as in `Wanted`
     """
 
     kind: str | None = None
@@ -73,9 +93,12 @@ class Request:
     contrast: str | None = None
     per: Literal["arm", "unit", "judge"] = "arm"
     population: Literal["these_items", "items_like_these"] = "items_like_these"
-    target: Literal["panel", "common", "population"] | None = None
+    targets: tuple[str, ...] = ()
     accept_from: float | None = None
     ties: Ties = Ties.HALF
+    of: Mapping[str | None, int] = field(default_factory=dict)
+    design: Design = "simple"
+    error_split: ErrorSplit = "arms"
 
 
 def assess(path: Path, request: Request) -> Assessment:
@@ -89,31 +112,32 @@ def assess(path: Path, request: Request) -> Assessment:
     """
     _check_kind(request.kind)
     problems = Problems()
-    known = {name for part, others in _OTHER_NAMES.items() for name in (part, *others)}
-    wanted = known | set(filter(None, request.names.values()))
+    wanted = _NAMES | set(filter(None, request.names.values()))
     table = read_columns(path, str(path), sorted(wanted), problems)
     if not problems.listed() and not (table and table.n_rows):
         problems.add("no rows", Problem(file=str(path), message="no rows"))
     if table is None or not table.n_rows:
         raise _refusal(problems)
-    parts = _parts(table, request.names, problems)
-    uses = tuple(_uses(parts, table, path))
-    allowed = [use.kind for use in uses if use.is_built]
-    kind = request.kind or (allowed[0] if allowed else None)
-    is_built = kind in allowed
-    if (request.kind is not None and not is_built) or not uses:
-        nearest = IN_PAIRS if _is_nearly_votes(parts) else RATED
-        _want(request.kind or nearest, table, parts, problems)
-    if problems.listed() and not is_built:
+    _refuse_names(table, request.names, problems)
+    whole, verdicts = _verdicts(path, table, request)
+    uses = tuple(_uses(table, request, verdicts))
+    kind = request.kind or (uses[0].kind if uses else None)
+    if kind not in {use.kind for use in uses}:
+        kind = kind or (IN_PAIRS if _is_nearly_votes(table, request.names) else RATED)
+        _want(kind, table, request.names, problems)
         raise _refusal(problems)
-    if is_built:
-        reads = _PARTS[kind]
-        parts = {part: column for part, column in parts.items() if part in reads}
+    assert kind is not None
+    parts = _parts(table, request.names, _PARTS[kind])
+    is_matrix = kind == OF_BENCHMARK and "correct" not in parts
+    if is_matrix:
+        of_no_use = ("missing", *(("stratum", "group", "stratum_size") if "arm" in parts else ()))
+        parts = {part: column for part, column in parts.items() if part not in of_no_use}
+    read = {*parts.values(), *(verdicts if is_matrix else ())}
     assessment = Assessment(
         file=str(path),
         n_rows=table.n_rows,
         columns=parts,
-        unused=tuple(name for name in table.names if name not in parts.values()),
+        unused=tuple(name for name in table.names if name not in read),
         uses=uses,
         counts={},
         assumptions=(),
@@ -122,14 +146,22 @@ def assess(path: Path, request: Request) -> Assessment:
         cost=None,
         next_command=_next_command(path, request),
     )
-    if not is_built:
-        return assessment
-    if kind == IN_SEQUENCE:
-        return _in_sequence(assessment, table, request, problems)
-    if kind in {IN_PAIRS, BY_CATEGORY}:
-        return _in_pairs(assessment, table, request, problems)
-    ratings = read_ratings(table, parts, problems)
-    return _assessed(assessment, ratings, request, problems)
+    match kind:
+        case "markov_glmm":
+            return _in_sequence(assessment, table, request, problems)
+        case "bradley_terry" | "bt_tensor":
+            return _in_pairs(assessment, table, request, problems)
+        case "exchangeable":
+            return _of_benchmark(
+                assessment,
+                whole if is_matrix else table,
+                request,
+                problems,
+                verdicts=verdicts if is_matrix else (),
+            )
+        case _:
+            ratings = read_ratings(table, parts, problems)
+            return _assessed(assessment, ratings, request, problems)
 
 
 def votes_in(path: Path, names: Mapping[str, str]) -> Votes:
@@ -153,8 +185,9 @@ def votes_in(path: Path, names: Mapping[str, str]) -> Votes:
         if not problems.listed():
             problems.add("no rows", Problem(file=str(path), message="no rows"))
         raise _refusal(problems)
-    parts = {p: c for p, c in _parts(table, names, problems).items() if p in VOTE_PARTS}
-    _want(IN_PAIRS, table, parts, problems)
+    _refuse_names(table, names, problems)
+    parts = _parts(table, names, VOTE_PARTS)
+    _want(IN_PAIRS, table, names, problems)
     if problems.listed():
         raise _refusal(problems)
     votes = read_votes(table, parts, problems)
@@ -164,11 +197,8 @@ def votes_in(path: Path, names: Mapping[str, str]) -> Votes:
 
 
 def _check_kind(kind: str | None) -> None:
-    planned = PLANNED["estimators"]
-    if kind in planned:
-        raise ConfigError(f"--kind {kind}: estimating it from a table is planned and not built yet")
-    if kind not in {None, *BUILT}:
-        hint = did_you_mean(str(kind), (*BUILT, *planned))
+    if kind not in {None, *KINDS}:
+        hint = did_you_mean(str(kind), KINDS)
         raise ConfigError(f"--kind: no kind of estimate is named {seen(kind)}{hint}")
 
 
@@ -187,7 +217,6 @@ class _Form(NamedTuple):
     table: str
     needs: tuple[str, ...]
     kind: str
-    advice: str = ""
 
 
 _FORMS = (
@@ -195,27 +224,25 @@ _FORMS = (
     _Form("comparisons", ("left", "right", "winner"), IN_PAIRS),
     _Form("comparisons by category", ("left", "right", "winner", "category"), BY_CATEGORY),
     _Form("verdicts in sequence", ("batch_id", "position", "item_id", "y"), IN_SEQUENCE),
-    _Form(
-        "right and wrong answers",
-        ("item_id", "correct"),
-        "exchangeable",
-        "--map score=correct reads them as ratings",
-    ),
+    _Form("right and wrong answers", ("item_id", "correct"), OF_BENCHMARK),
 )
-_PARTS: Mapping[str | None, Mapping[str, tuple[str, ...]]] = {
+"""The first one that fits is preferred."""
+_PARTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     RATED: PARTS,
     IN_SEQUENCE: SEQUENCE_PARTS,
     IN_PAIRS: VOTE_PARTS,
     BY_CATEGORY: VOTE_PARTS,
+    OF_BENCHMARK: CORRECT_PARTS,
 }
 _ONE_HOT = ("winner_model_a", "winner_model_b", "winner_tie")
 """Columns in which some arenas say by 1 and 0 who won."""
-_OTHER_NAMES = {**PARTS, **SEQUENCE_PARTS, **VOTE_PARTS}
-_KNOWN = tuple(dict.fromkeys((*_OTHER_NAMES, *(part for form in _FORMS for part in form.needs))))
+_KNOWN = tuple(dict.fromkeys(part for parts in _PARTS.values() for part in parts))
+_NAMES = {name for parts in _PARTS.values() for part in parts for name in (part, *parts[part])}
+"""All names that columns of parts go by."""
 
 
-def _parts(table: Columns, names: Mapping[str, str], problems: Problems) -> dict[str, str]:
-    """Find the column of each part: the one that the user names, else the one called so."""
+def _refuse_names(table: Columns, names: Mapping[str, str], problems: Problems) -> None:
+    """Add a problem for each name that the user gives and nothing has."""
     columns = list(table.names)
     for part, column in names.items():
         if part not in _KNOWN:
@@ -224,47 +251,70 @@ def _parts(table: Columns, names: Mapping[str, str], problems: Problems) -> dict
         elif column and column not in columns:
             message = f"{table.file} has no column {seen(column)}{did_you_mean(column, columns)}"
             problems.add("names", Problem(path=f"--map {part}", message=message))
+
+
+def _parts(
+    table: Columns, names: Mapping[str, str], known: Mapping[str, tuple[str, ...]]
+) -> dict[str, str]:
+    """Find the column of each part: the one that the user names, else the one called so."""
+    columns = list(table.names)
     free = [column for column in columns if column not in names.values()]
     found = {}
-    for part in _KNOWN:
+    for part, others in known.items():
         if part in names:
             if names[part] in columns:
                 found[part] = names[part]
-        elif own := [name for name in (part, *_OTHER_NAMES.get(part, ())) if name in free]:
+        elif own := [name for name in (part, *others) if name in free]:
             found[part] = own[0]
     return found
 
 
-def _uses(parts: Mapping[str, str], table: Columns, path: Path) -> Iterator[Use]:
+def _uses(table: Columns, request: Request, verdicts: Sequence[str]) -> Iterator[Use]:
     """List what the columns can be read as."""
-    fitting = [form for form in _FORMS if set(form.needs) <= parts.keys()]
-    for form in fitting:
-        yield Use(form.kind, form.table, form.kind in BUILT, form.advice)
-    if not fitting and not _is_nearly_votes(parts) and (n := _n_systems(path, table)) > 1:
-        yield Use("exchangeable", f"right and wrong answers of {n} systems", is_built=False)
+    names = request.names
+    for form in _FORMS:
+        if set(form.needs) <= _parts(table, names, _PARTS[form.kind]).keys():
+            yield Use(form.kind, form.table)
+    # A lone column of 1 and 0 may be anything, but beside an item it is what a system answered.
+    parts = _parts(table, names, CORRECT_PARTS)
+    is_sure = len(verdicts) > 1 or "item_id" in parts or request.kind == OF_BENCHMARK
+    if verdicts and is_sure and not _is_nearly_votes(table, names):
+        what = ("to", "item") if "arm" in parts else ("of", "system")
+        said = f"{what[0]} {plural(len(verdicts), what[1])}"
+        yield Use(OF_BENCHMARK, f"right and wrong answers {said}")
 
 
-def _is_nearly_votes(parts: Mapping[str, str]) -> bool:
+def _is_nearly_votes(table: Columns, names: Mapping[str, str]) -> bool:
     """Say whether a table is of comparisons, though one of what they need may lack."""
-    return len(parts.keys() & {"left", "right", "winner"}) > 1
+    return len(_parts(table, names, VOTE_PARTS).keys() & {"left", "right", "winner"}) > 1
 
 
-def _n_systems(path: Path, table: Columns) -> int:
-    """Count the columns of a matrix of systems: those that hold nothing but 0 and 1."""
+def _verdicts(path: Path, table: Columns, request: Request) -> tuple[Columns, list[str]]:
+    """List a matrix's columns of verdicts, if the table may be one; then all columns are read."""
+    others = (form for form in _FORMS if form.kind != OF_BENCHMARK)
+    is_other = any(
+        set(form.needs) <= _parts(table, request.names, _PARTS[form.kind]).keys() for form in others
+    )
+    parts = _parts(table, request.names, CORRECT_PARTS)
+    is_long = not parts.keys().isdisjoint(("correct", "judge", "replicate"))
+    is_long |= {"item_id", "arm"} <= parts.keys()
+    if is_long or (request.kind != OF_BENCHMARK and (request.kind or is_other)):
+        return table, []
     # Only a table that is nothing else is read whole, for that.
-    whole = read_columns(path, table.file, list(table.names), Problems())
-    columns = () if whole is None else whole.columns.values()
-    return sum({str(v) for v in c.values} - {"", "None"} == {"0", "1"} for c in columns)
+    whole = read_columns(path, table.file, list(table.names), Problems()) or table
+    return whole, verdicts_of(whole, [*parts.values()])
 
 
-def _want(kind: str, table: Columns, parts: Mapping[str, str], problems: Problems) -> None:
+def _want(kind: str, table: Columns, names: Mapping[str, str], problems: Problems) -> None:
     """Say which parts the table lacks for a kind of estimate."""
-    part_of = {column: part for part, column in parts.items()}
+    known = _PARTS[kind]
+    parts = _parts(table, names, known)
+    part_of = {column: part for part, column in ({**names, **parts}).items()}
     for part in next(form.needs for form in _FORMS if form.kind == kind):
         if part not in parts:
             hint = did_you_mean(part, table.names)
             state = "no column has this name"
-            taken = [name for name in (part, *_OTHER_NAMES.get(part, ())) if name in part_of]
+            taken = [name for name in (part, *known[part]) if name in part_of]
             if taken:
                 state, hint = f"its column {taken[0]} is read as {part_of[taken[0]]}", ""
             elif part == "winner" and set(table.names) >= set(_ONE_HOT):
@@ -272,6 +322,8 @@ def _want(kind: str, table: Columns, parts: Mapping[str, str], problems: Problem
                     f"; {', '.join(_ONE_HOT)} say it in three: write one column winner that holds model_a, "
                     "model_b or tie, whichever of the three is 1"
                 )
+            elif part == "correct":
+                hint += "; nor does any column hold 1 and 0 alone, as that of a system would"
             message = f"{state}; --map {part}=COLUMN names one{hint}"
             problems.add("no such column", Problem(file=table.file, path=part, message=message))
 
@@ -288,7 +340,8 @@ def _assessed(
     if request.accept_from is not None:
         message = f"{RATED} reads scores as they are; wants --kind {IN_SEQUENCE}"
         problems.add("option", Problem(path="--accept-from", message=message))
-    _refuse_choices(RATED, ("--ties",), request, problems)
+    _refuse_choices(RATED, ("--ties", *_OF_BENCHMARK_ALONE), request, problems)
+    target = _judged(request.targets, problems)
     for name in request.scales:
         if name is not None and name not in criteria:
             message = f"no criterion is named {seen(name)}{did_you_mean(name, criteria)}"
@@ -302,7 +355,7 @@ def _assessed(
     for c, (scale, _, is_seen) in enumerate(scales):
         part = Part.of(ratings, c)
         estimates = _estimates(
-            ratings, part, Criterion(name=criteria[c], scale=scale), contrast, request
+            ratings, part, Criterion(name=criteria[c], scale=scale), contrast, request, target
         )
         compared = tuple(Compared(e, _naive(part, e, contrast, arms)) for e in estimates)
         results.append(CriterionResult(criterion=criteria[c], scale=scale, compared=compared))
@@ -342,7 +395,12 @@ def _in_sequence(
         labels = () if found.sides is None else found.sides.names
         if request.contrast is not None:
             contrast = _sides_of(request.contrast, labels, problems)
-    _refuse_choices(IN_SEQUENCE, ("--per", "--target", "--scale", "--ties"), request, problems)
+    _refuse_choices(
+        IN_SEQUENCE,
+        ("--per", "--target", "--scale", "--ties", *_OF_BENCHMARK_ALONE),
+        request,
+        problems,
+    )
     if problems.listed():
         raise _refusal(problems)
     name = assessment.columns["y"]
@@ -384,7 +442,7 @@ def _in_pairs(
         contrast = _sides_of(request.contrast, votes.models, problems)
     by_category = request.kind == BY_CATEGORY
     choices = ["--per", "--target", "--scale", "--population", "--accept-from"]
-    choices += ["--ties"] if by_category else []
+    choices += [*_OF_BENCHMARK_ALONE, *(["--ties"] if by_category else [])]
     _refuse_choices(request.kind or IN_PAIRS, choices, request, problems)
     if problems.listed():
         raise _refusal(problems)
@@ -432,6 +490,145 @@ def _in_pairs(
     )
 
 
+def _of_benchmark(
+    assessment: Assessment,
+    table: Columns,
+    request: Request,
+    problems: Problems,
+    *,
+    verdicts: Sequence[str],
+) -> Assessment:
+    """Complete an assessment by what right and wrong answers say of the whole benchmark."""
+    answers = read_correctness(
+        table,
+        assessment.columns,
+        problems,
+        verdicts=verdicts,
+        scales=request.scales,
+        of=request.of,
+    )
+    _refuse_choices(
+        OF_BENCHMARK, ("--per", "--population", "--accept-from", "--ties"), request, problems
+    )
+    wanted = _wanted(answers, request, problems)
+    if answers is None or problems.listed():
+        raise _refusal(problems)
+    estimates, by_stratum = correctness_estimates(answers, wanted)
+    result = CriterionResult(
+        criterion=CRITERION,
+        scale=answers.scale,
+        compared=tuple(
+            Compared(e, correctness_naive(answers, e, wanted.contrast)) for e in estimates
+        ),
+        strata=strata_of(answers, by_stratum),
+    )
+    return replace(
+        assessment,
+        counts={
+            "items": len(answers.items),
+            "systems": len(answers.systems),
+            "strata": len(answers.strata),
+            "judges": len(answers.judges),
+            "missing": answers.n_missing,
+        },
+        assumptions=tuple(_taken_for_granted(answers, wanted)),
+        results=(result,),
+        suspicions=tuple(suspicious.of_correctness(answers, estimates)),
+        cost=answers.cost,
+        next_command=_next_command(assessment.file, request, answers.systems),
+    )
+
+
+def _wanted(answers: Correctness | None, request: Request, problems: Problems) -> Wanted:
+    """Read what is to be estimated; what can't be is a problem."""
+    targets = tuple(target for target in TARGETS if target in request.targets)
+    for word in request.targets:
+        if word not in TARGETS:
+            message = f"no target is named {seen(word)}{did_you_mean(word, TARGETS)}"
+            problems.add("target", Problem(path="--target", message=message))
+    contrast = None
+    if answers is not None:
+        if request.contrast is not None:
+            contrast = _sides_of(request.contrast, answers.systems, problems)
+        choices = {f"--target {target}": target != "benchmark" for target in targets}
+        choices["--design stratified"] = request.design == "stratified"
+        for choice in (choice for choice, wants_strata in choices.items() if wants_strata):
+            message = ""
+            if not answers.strata:
+                message = "wants strata: --map stratum=COLUMN"
+            elif answers.sizes is None and choice != "--target ability":
+                message = "wants to know how large strata are: --of STRATUM=N for each"
+            elif choice == "--target ability" and not answers.is_yes_no:
+                message = "is a chance of yes; it wants one judge's right or wrong"
+            if message:
+                problems.add("choice", Problem(path=choice, message=message))
+    return Wanted(
+        confidence=request.confidence,
+        targets=targets or None,
+        contrast=contrast,
+        error_split=request.error_split,
+        design=request.design,
+    )
+
+
+def _taken_for_granted(answers: Correctness, wanted: Wanted) -> Iterator[Assumption]:
+    n, population = len(answers.items), answers.population
+    if answers.is_whole:
+        yield Assumption(
+            f"the {plural(n, 'item')} here are the whole benchmark, so its mean is no estimate",
+            "--of N says that they are a part of N",
+        )
+    elif n < population:
+        where = " within each stratum" if wanted.design == "stratified" else ""
+        yield Assumption(
+            f"the {plural(n, 'item')} here are a random part of the benchmark's {population:,}{where}, "
+            "their number fixed beforehand: not those that finished first, nor a chosen lot",
+            f"--of, --design {wanted.design}",
+        )
+    low, high = answers.scale.low, answers.scale.high
+    is_yes_no = answers.scale.type is ScaleType.BOOLEAN
+    form = "right (1) or wrong (0)" if is_yes_no else f"scores from {low:g} to {high:g}"
+    yield Assumption(form, answers.scale_source)
+    if answers.n_missing:
+        yield Assumption(
+            f"an item without a verdict counts as {low:g} for the lower end and as {high:g} for the "
+            "upper; it is not left out",
+            "an empty cell was asked and gave nothing",
+        )
+    if "ability" in targets_of(answers, wanted):
+        yield Assumption(
+            "the strata are draws from a population of subjects like them, for ability alone",
+            "--target ability",
+        )
+    if answers.n_shared_ids:
+        ids = plural(answers.n_shared_ids, "id")
+        what = f"items are numbered within strata: {ids} of several strata are an item in each"
+        yield Assumption(what, f"column {answers.columns['item_id']}")
+    if "correct" not in answers.columns and "arm" in answers.columns:
+        yield Assumption("each column is an item", f"column {answers.columns['arm']} names systems")
+    elif "item_id" not in answers.columns:
+        yield Assumption("each row is an item", "no column item_id")
+
+
+_Judged = Literal["panel", "common", "population"]
+
+
+def _judged(targets: Sequence[str], problems: Problems) -> _Judged | None:
+    """Read what judges of ratings measure."""
+    match targets:
+        case ():
+            return None
+        case ("panel" | "common" | "population" as target,):
+            return target
+        case _:
+            message = f"wants one of {', '.join(get_args(_Judged))}, not {', '.join(targets)}"
+            problems.add("target", Problem(path="--target", message=message))
+            return None
+
+
+_OF_BENCHMARK_ALONE = ("--of", "--design", "--error-split")
+
+
 _TIED: Mapping[Ties, str] = {
     Ties.HALF: "a tie is half a win",
     Ties.DROP: "ties are left out",
@@ -447,11 +644,14 @@ def _refuse_choices(
     usual = Request()
     given = {
         "--per": request.per != usual.per,
-        "--target": request.target is not None,
+        "--target": bool(request.targets),
         "--scale": bool(request.scales),
         "--population": request.population != usual.population,
         "--accept-from": request.accept_from is not None,
         "--ties": request.ties != usual.ties,
+        "--of": bool(request.of),
+        "--design": request.design != usual.design,
+        "--error-split": request.error_split != usual.error_split,
     }
     for option in options:
         if given[option]:
@@ -555,7 +755,12 @@ MOST_CELLS = 10_000_000
 
 
 def _estimates(
-    ratings: Ratings, part: Part, criterion: Criterion, contrast: Contrast | None, request: Request
+    ratings: Ratings,
+    part: Part,
+    criterion: Criterion,
+    contrast: Contrast | None,
+    request: Request,
+    target: _Judged | None,
 ) -> tuple[Estimate, ...]:
     """Estimate one criterion.
 
@@ -595,7 +800,7 @@ def _estimates(
         contrast=contrast,
         population=request.population,
         confidence=request.confidence,
-        target=request.target,
+        target=target,
     )
     try:
         return fit_score_means(
@@ -673,7 +878,23 @@ def _next_command(path: Path | str, request: Request, arms: Sequence[str] = ()) 
         for name, (low, high) in request.scales.items()
     )
     kind = () if request.kind is None else (f"--kind={request.kind}",)
+    sizes = (f"--of={'' if name is None else f'{name}='}{n}" for name, n in request.of.items())
+    target = (f"--target={','.join(request.targets)}",) if request.targets else ()
+    usual = Request()
+    design = () if request.design == usual.design else (f"--design={request.design}",)
     line = () if request.accept_from is None else (f"--accept-from={request.accept_from:g}",)
     contrast = f"--contrast={arms[1]}:{arms[0]}"
-    words = ("sortition", "estimate", str(path), *kind, *names, *scales, *line, contrast)
+    words = (
+        "sortition",
+        "estimate",
+        str(path),
+        *kind,
+        *names,
+        *scales,
+        *sizes,
+        *target,
+        *design,
+        *line,
+        contrast,
+    )
     return shlex.join(words)

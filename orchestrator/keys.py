@@ -36,10 +36,10 @@ def key_of(judge: Judge, environ: Mapping[str, str]) -> str:
 
 def missing(file: CampaignFile, environ: Mapping[str, str]) -> Iterator[Problem]:
     """Name every judge whose key is not in the environment."""
-    for index, judge in enumerate(file.campaign.judges):
+    for index, judge in enumerate(file.campaign.asked):
         if (names := variables_of(judge)) and not key_of(judge, environ):
             message = (
-                f"{' or '.join(names)} is not set; judge {judge.name} wants its key there: "
+                f"{' or '.join(names)} is not set; {judge.name} wants its key there: "
                 "export it or put it into .env"
             )
-            yield file.locate(f"judges[{index}].api_key_env", message)
+            yield file.locate(f"{file.campaign.place(index)}.api_key_env", message)

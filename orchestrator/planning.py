@@ -14,9 +14,10 @@ ends is expected.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cache
 from statistics import fmean
 from typing import NamedTuple
@@ -25,16 +26,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimators.bt_tensor import BtTensorConfig
+from estimators.exchangeable import ExchangeableConfig
 from estimators.markov_glmm import MarkovGlmmConfig
+from estimators.sequence_ends import Scores
+from orchestrator.benchmark_plan import (
+    Assumed,
+    Costs,
+    ScoreBook,
+    arms_of,
+    by_method,
+    is_answered,
+    is_paired,
+    reads_difference,
+)
 from orchestrator.build import Blueprint, crew_like
 from orchestrator.campaign_file import EstimateEntry, Policy
+from orchestrator.core.answers import Answers
 from orchestrator.core.batches import most_batches
 from orchestrator.core.errors import BudgetTooSmall, ConfigError
 from orchestrator.core.estimate import Estimate, Status
 from orchestrator.core.events import Opened
 from orchestrator.core.judge import Judge
-from orchestrator.core.money import Nano
-from orchestrator.core.query import Kind
+from orchestrator.core.money import Nano, parse_usd
+from orchestrator.core.ports import Estimator
+from orchestrator.core.query import Kind, Role
 from orchestrator.core.records import Record
 from orchestrator.core.seeds import Seeds, Stream
 from orchestrator.core.stopping import StopReason
@@ -43,17 +58,16 @@ from orchestrator.core.wire import Json
 from orchestrator.data import frame_part, units_of
 from orchestrator.engine.crew import Crew
 from orchestrator.engine.rehearse import Rehearsal, Sight, rehearse
-from orchestrator.planned import PLANNED
 from orchestrator.prices import sheet
 from orchestrator.prior import prior_part
 from orchestrator.report.planning import (
     PANEL,
     Batches,
+    ByMethod,
     JudgePlan,
     Plan,
     Point,
     PriceSheet,
-    Prompts,
     Range,
     Refusal,
     Rival,
@@ -61,12 +75,14 @@ from orchestrator.report.planning import (
 )
 from orchestrator.stand_ins import (
     OTHER_SEED,
+    AnswersOf,
     assumptions,
     dearest_call,
     measured_prompts,
     stand_in,
 )
 from policies.batch_design import BatchDesignConfig, length_of_block
+from policies.subsample import SubsampleConfig
 
 FACTORS = (0.7, 1.0, 1.4)
 """Every standard deviation may be so much smaller or larger than assumed."""
@@ -93,8 +109,56 @@ LAST_UNIT = 0.1
 SIZED = 0.8
 """A part is chosen so that it likely takes this share of the calls allowed."""
 
+NEARLY = 0.9
+"""With systems a rehearsal that was cut shows at least so much of the calls allowed."""
+
 SMALLER = 4
 """A rehearsal that was still too long is done again on a part so many times smaller."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is asked of a benchmark's methods besides the campaign's own target and cap.
+
+    Parameters
+    ----------
+    half_widths : "how many items for ±t, and what do they cost", in units of the scores
+    money : "what precision do so many nano-USD buy"
+    mean : that scores are taken to have; None: as the rehearsal's
+    """
+
+    half_widths: tuple[float, ...] = ()
+    money: tuple[int, ...] = ()
+    mean: float | None = None
+
+
+NOTHING_ELSE = Wanted()
+
+
+def wanted(
+    half_widths: Sequence[float], usd: Sequence[str | float | Decimal], mean: float | None
+) -> Wanted:
+    """Read what is asked of a benchmark's methods.
+
+    Raises
+    ------
+    ConfigError
+        A half-width or an amount of money is no number above 0.
+    """
+    for width in half_widths:
+        if not 0 < width < math.inf:
+            raise ConfigError(f"--half-width: wants a number above 0, not {width:g}")
+    return Wanted(half_widths=tuple(half_widths), money=tuple(map(_money, usd)), mean=mean)
+
+
+def _money(usd: str | float | Decimal) -> Nano:
+    try:
+        amount = parse_usd(usd)
+    except ValueError as exc:
+        raise ConfigError(f"--usd: {exc}") from exc
+    if amount <= 0:
+        raise ConfigError(f"--usd: wants dollars above 0, not {usd}")
+    return amount
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +176,11 @@ QUICK = Effort(own=2_000, whole_list=1_000, rivals=0)
 
 
 def make_plan(
-    blueprint: Blueprint, *, max_in_flight: int | None = None, effort: Effort = THOROUGH
+    blueprint: Blueprint,
+    *,
+    max_in_flight: int | None = None,
+    effort: Effort = THOROUGH,
+    wanted: Wanted = NOTHING_ELSE,
 ) -> Plan:
     """Rehearse a campaign and, if the effort allows, its rivals.
 
@@ -120,10 +188,19 @@ def make_plan(
     ------
     BudgetTooSmall
         The policy can't work with this money.
+    ConfigError
+        Something is asked of methods, and the campaign's primary estimate has none; or a mean is not
+        on the scale.
     """
     theatre = _Theatre(blueprint, max_in_flight)
     campaign = blueprint.file.campaign
     judges = tuple(range(len(campaign.judges)))
+    if wanted != NOTHING_ELSE and not theatre.has_methods:
+        raise ConfigError(
+            "--half-width, --usd and --mean are answered by method, and only an exchangeable primary "
+            "estimate of the benchmark, of macro means or of a difference has several; use --set "
+            "stop.target_half_width=T, or --budget-usd"
+        )
     takes = theatre.takes(_Case(campaign.policy, judges), n_most=effort.own)
     own = takes[0]
     batches = _batches(blueprint, own)
@@ -132,7 +209,7 @@ def make_plan(
     ends = [_ends(take, theatre) for take in takes]
     expected = _mean([of_take[1] for of_take in ends])
     beyond = whole if whole is not None and not whole.is_cut else None
-    ceilings = [theatre.ceiling(judge) for judge in judges]
+    ceilings = [theatre.ceiling(ix) for ix in range(len(blueprint.entries))]
     needs = _needs(own, judges, theatre, beyond)
     if all(of_take[1].reason is StopReason.PRECISION for of_take in ends):
         needs = needs._replace(money=round(expected.money) + max(ceilings))
@@ -150,6 +227,7 @@ def make_plan(
         judges=tuple(
             JudgePlan(
                 name=entry.name,
+                role=Role.JUDGE if ix in judges else Role.SYSTEM,
                 adapter=entry.adapter,
                 card=cards[ix],
                 price_source=blueprint.prices[ix].source,
@@ -158,7 +236,7 @@ def make_plan(
                 ceiling=ceilings[ix],
                 concurrency=entry.limits.concurrency,
             )
-            for ix, entry in enumerate(campaign.judges)
+            for ix, entry in enumerate(blueprint.entries)
         ),
         whole_list=_laid_out(own.rehearsal, batches)
         if batches is not None
@@ -170,6 +248,9 @@ def make_plan(
         half_width=_widths(takes, ends, theatre),
         predicts_width=theatre.predicts_width,
         batches=batches,
+        by_method=_by_method(theatre, own, wanted)
+        if theatre.has_methods and effort.rivals
+        else None,
         ends_by=expected.reason,
         at_cap=_at_the_end(own),
         needs=needs.money,
@@ -183,7 +264,7 @@ def make_plan(
         rivals=rivals,
         cheapest=_cheapest(rivals, target),
         assumptions=tuple(assumptions(blueprint, theatre.prompts)),
-        prompts=theatre.prompts,
+        prompts=next(iter(theatre.prompts.values()), None),
         sheet=_sheet(blueprint),
         part=own.part,
         notes=tuple(_notes(blueprint, own)),
@@ -230,7 +311,7 @@ class _Seen:
     """A rehearsal in the size of the campaign; `part` of the items took part in it.
 
     `is_cut`: it was ended for its length, after `n_cut` calls and `spent_cut` nano-USD of the
-    campaign's; what follows these goes on as before.
+    campaign's; what follows these goes on as before. `book` holds the scores of a benchmark's items.
     """
 
     rehearsal: Rehearsal
@@ -238,6 +319,7 @@ class _Seen:
     is_cut: bool
     n_cut: int = 0
     spent_cut: int = 0
+    book: ScoreBook | None = None
 
 
 class _More(NamedTuple):
@@ -254,17 +336,23 @@ class _Theatre:
     def __init__(self, blueprint: Blueprint, max_in_flight: int | None) -> None:
         campaign = blueprint.file.campaign
         self.blueprint = blueprint
-        self.prompts: Prompts | None = measured_prompts(blueprint)
+        n_judges = len(campaign.judges)
+        self.systems = tuple(range(n_judges, len(blueprint.entries)))
+        self.prompts = measured_prompts(blueprint)
         self.target = campaign.stop.target_half_width
         self.every, self.min_items = campaign.stop.every, campaign.stop.min_items
         self.seeds = Seeds(campaign.seed + OTHER_SEED)
         self.ceiling = cache(lambda judge: dearest_call(blueprint, judge))
-        self.max_in_flight = max_in_flight or sum(j.limits.concurrency for j in campaign.judges)
+        self.max_in_flight = max_in_flight or sum(
+            entry.limits.concurrency for entry in blueprint.entries
+        )
         self.primary = _quantity(campaign.primary, campaign.policy)
         # Fits of these at every look would hold a plan up for minutes.
         self.predicts_width = not isinstance(
             self.primary.settings, MarkovGlmmConfig | BtTensorConfig
         )
+        settings = self.primary.settings
+        self.has_methods = isinstance(settings, ExchangeableConfig) and is_answered(settings)
         # A design of batches is laid out on all items: on a part of them it is another one.
         self.takes_parts = blueprint.study.kind is not Kind.RATE_BATCH
         self.has_offsets = getattr(self.primary.settings, "target", None) == "common"
@@ -314,6 +402,10 @@ class _Theatre:
                 return gone_on
         return seen
 
+    def asked(self, case: _Case) -> tuple[int, ...]:
+        """Give all who can be asked, as indices of the campaign's entries: judges, then all systems."""
+        return (*case.judges, *self.systems)
+
     @staticmethod
     def _is_common(case: _Case) -> bool:
         return getattr(case.policy.settings, "target", None) == "common"
@@ -327,8 +419,10 @@ class _Theatre:
         settings = case.policy.settings
         panel = [study.panel[judge] for judge in case.judges]
         most = getattr(settings, "max_repeats", None)
-        repeats = [min(p.repeats or math.inf, most or math.inf) for p in panel]
-        by_list = study.frame.n_units * sum(repeats)
+        is_once = isinstance(settings, SubsampleConfig)
+        repeats = [1 if is_once else min(p.repeats or math.inf, most or math.inf) for p in panel]
+        n_answers = study.frame.n_units if self.systems else 0
+        by_list = study.frame.n_units * sum(repeats) + n_answers
         price = np.array([p.planning for p in panel], dtype=np.float64)
         if cap is None or not case.is_capped or not price.all():
             by_money = math.inf
@@ -410,7 +504,15 @@ class _Theatre:
         planned = made.policy.get("to_come")
         if not isinstance(planned, Mapping) or not any(planned.values()):
             return None
-        more = [planned.get(names[judge], 0) / seen.part for judge in case.judges]
+        # What a key decides is no call.
+        told = _told(made)
+        more = [
+            planned.get(names[judge], 0) / seen.part * min(1.0, made.calls[k] / max(1, told[k]))
+            for k, judge in enumerate(case.judges)
+        ]
+        # Each system answers its own arm's units, once.
+        most = max(planned.values()) / seen.part
+        more += [most / self.blueprint.study.frame.n_arms] * len(self.systems)
         cap, each = self.blueprint.crew.opened.cap, sum(made.spent) / max(1, sum(made.calls))
         if cap is not None and sum(made.spent) + each * sum(more) > cap:
             return None
@@ -451,7 +553,7 @@ class _Theatre:
     def _on_items(self, case: _Case, n_most: int, items: NDArray[np.int64]) -> _Seen:
         part = len(items) / self.blueprint.study.frame.n_items
         try:
-            rehearsal, is_cut = self._rehearse(case, items, n_most, part)
+            rehearsal, is_cut, book = self._rehearse(case, items, n_most, part)
         except (ConfigError, ValueError):
             if part == 1.0:
                 raise
@@ -460,6 +562,7 @@ class _Theatre:
         made = _scaled(rehearsal, part)
         return _Seen(
             rehearsal=made,
+            book=book,
             part=part,
             is_cut=is_cut,
             n_cut=sum(rehearsal.calls),
@@ -485,9 +588,9 @@ class _Theatre:
             It can't work with this money, or with this campaign at all.
         """
         study, crew = self.blueprint.study, self.blueprint.crew
-        judges = tuple(crew.judges[judge] for judge in case.judges)
+        asked = tuple(crew.judges[ix] for ix in self.asked(case))
         items = np.arange(study.frame.n_items)
-        made = self._crew(case, judges, self._study(case, items), 1.0, n_most=1)
+        made = self._crew(case, asked, self._study(case, items), 1.0, n_most=1)
         made.new_policy(made.opened.cap)
 
     def _study(self, case: _Case, items: NDArray[np.int64]) -> Study:
@@ -505,19 +608,43 @@ class _Theatre:
             prior=prior_part(study, items, case.judges),
         )
 
+    def _of_part(self, primary: EstimateEntry, part: float) -> EstimateEntry:
+        """Let a benchmark's estimate aim at what has the same share of a part's items."""
+        settings = primary.settings
+        if not isinstance(settings, ExchangeableConfig):
+            return primary
+        target = settings.target_half_width or self.target
+        changes: dict[str, object] = {}
+        if target is not None:
+            changes["target_half_width"] = target / math.sqrt(part)
+        if settings.last_look is not None:
+            items = max(1, round(settings.last_look.items * part))
+            changes["last_look"] = settings.last_look.model_copy(update={"items": items})
+        return primary.model_copy(update={"settings": settings.model_copy(update=changes)})
+
     def _crew(
-        self, case: _Case, judges: tuple[Judge, ...], study: Study, part: float, *, n_most: int
+        self,
+        case: _Case,
+        judges: tuple[Judge, ...],
+        study: Study,
+        part: float,
+        *,
+        n_most: int,
+        answers: Answers | None = None,
     ) -> Crew:
         file, primary = self.blueprint.file, self.primary
-        if len(judges) < len(self.blueprint.crew.judges) and hasattr(primary.settings, "weights"):
+        if len(judges) < len(self.blueprint.entries) and hasattr(primary.settings, "weights"):
             # A panel's weights are nothing to some of its judges.
             alone = primary.settings.model_copy(update={"weights": None})
             primary = primary.model_copy(update={"settings": alone})
+        policy = case.policy
+        if part < 1.0:
+            primary, policy = self._of_part(primary, part), _of_part(policy, part)
         own = file.campaign.model_copy(
-            update={"policy": case.policy, "estimate": (primary,), "gate": ()}
+            update={"policy": policy, "estimate": (primary,), "gate": ()}
         )
-        opened = _opened(self.blueprint.crew.opened, case, part, n_most)
-        crew = crew_like(replace(file, campaign=own), opened, judges, study)
+        opened = _opened(self.blueprint.crew.opened, case, self.asked(case), part, n_most)
+        crew = crew_like(replace(file, campaign=own), opened, judges, study, answers)
         if crew.stop.max_answers is not None:
             most = max(1, round(crew.stop.max_answers * part))
             crew = replace(crew, stop=replace(crew.stop, max_answers=most))
@@ -527,21 +654,57 @@ class _Theatre:
 
     def _rehearse(
         self, case: _Case, items: NDArray[np.int64], n_most: int, part: float
-    ) -> tuple[Rehearsal, bool]:
+    ) -> tuple[Rehearsal, bool, ScoreBook | None]:
         blueprint = self.blueprint
         frame = blueprint.study.frame
         units = units_of(frame, items)
         study = self._study(case, items)
-        cast = [stand_in(blueprint, judge, study, units, self.prompts) for judge in case.judges]
+        asked, answers = self.asked(case), blueprint.crew.answers
+        cast = [stand_in(blueprint, ix, study, units, self.prompts) for ix in asked]
+        crew = self._crew(
+            case,
+            tuple(at.judge for at in cast),
+            study,
+            part,
+            n_most=n_most,
+            answers=None if answers is None else AnswersOf(answers, units),
+        )
+        book: ScoreBook | None = None
+        if self.has_methods:
+            book = ScoreBook(study, self.primary.settings.criterion)
+            crew = replace(crew, new_estimators=_beside(crew.new_estimators, book))
         clock = blueprint.file.campaign.budget.wall_clock
         rehearsal = rehearse(
-            self._crew(case, tuple(at.judge for at in cast), study, part, n_most=n_most),
+            crew,
             [at.player for at in cast],
             max_in_flight=self.max_in_flight,
             wall_clock_s=None if clock is None else clock * part,
         )
-        is_cut = rehearsal.stop_reason is StopReason.LIMIT and sum(rehearsal.calls) >= n_most
-        return rehearsal, is_cut
+        # Calls leave out what a key decides, and what is told leaves out what was asked again.
+        n_asked = max(sum(rehearsal.calls), sum(_told(rehearsal)))
+        least = NEARLY * n_most if self.systems else n_most
+        is_cut = rehearsal.stop_reason is StopReason.LIMIT and n_asked >= least
+        return rehearsal, is_cut, book
+
+
+def _told(made: Rehearsal) -> list[int]:
+    """Count the questions of each that are told, those that a key decides included."""
+    return [a + m for a, m in zip(made.answered, made.missing, strict=True)]
+
+
+def _beside(
+    make: Callable[[Nano | None], tuple[Estimator, ...]], book: ScoreBook
+) -> Callable[[Nano | None], tuple[Estimator, ...]]:
+    return lambda cap: (*make(cap), book)
+
+
+def _of_part(policy: Policy, part: float) -> Policy:
+    """Let a policy that asks about a number of items ask about the same share of a part's."""
+    settings = policy.settings
+    if not isinstance(settings, SubsampleConfig) or settings.max_items is None:
+        return policy
+    most = max(1, round(settings.max_items * part))
+    return policy.model_copy(update={"settings": settings.model_copy(update={"max_items": most})})
 
 
 class _Nothing:
@@ -591,7 +754,7 @@ def _quantity(entry: EstimateEntry, policy: Policy) -> EstimateEntry:
     return entry.model_copy(update={"settings": settings.model_copy(update=found)})
 
 
-def _opened(opened: Opened, case: _Case, part: float, n_most: int) -> Opened:
+def _opened(opened: Opened, case: _Case, asked: Sequence[int], part: float, n_most: int) -> Opened:
     """Give a part of the campaign the same part of its money and limits."""
 
     def share(amount: int | None) -> int | None:
@@ -605,13 +768,13 @@ def _opened(opened: Opened, case: _Case, part: float, n_most: int) -> Opened:
     return replace(
         opened,
         cap=money(opened.cap),
-        judge_caps=tuple(money(opened.judge_caps[judge]) for judge in case.judges),
+        judge_caps=tuple(money(opened.judge_caps[ix]) for ix in asked),
         role_caps={
             role: found
             for role, cap in opened.role_caps.items()
             if (found := money(cap)) is not None
         },
-        cards=tuple(opened.cards[judge] for judge in case.judges),
+        cards=tuple(opened.cards[ix] for ix in asked),
         max_requests=n_most if most is None else min(most, n_most),
         max_tok=share(opened.max_tok) if case.is_capped else None,
         max_uncertain=money(opened.max_uncertain),
@@ -730,12 +893,19 @@ def _mean(ends: Sequence[_End]) -> _End:
 
 
 def _crossing(before: Sight | None, after: Sight, width: float, every: int, factor: float) -> _End:
-    """Find the look between two at which the width is reached: log width is linear in log n."""
+    """Find the look between two at which the width is reached: log width is linear in log n.
+
+    A width that ends at 0, since nothing is left unseen, falls to it evenly.
+    """
     share = 1.0
     if before is not None and before.n_told < after.n_told and before.half_width > width:
-        fall = math.log(before.half_width / after.half_width)
-        far = math.log(before.half_width / width) / fall if fall > 0 else 1.0
-        n = before.n_told * (after.n_told / before.n_told) ** far
+        if after.half_width > 0:
+            fall = math.log(before.half_width / after.half_width)
+            far = math.log(before.half_width / width) / fall if fall > 0 else 1.0
+            n = before.n_told * (after.n_told / before.n_told) ** far
+        else:
+            far = 1 - width / before.half_width
+            n = before.n_told + far * (after.n_told - before.n_told)
         n = min(after.n_told, math.ceil(n / every) * every)
         share = (n - before.n_told) / (after.n_told - before.n_told)
     start = after if before is None else before
@@ -925,7 +1095,9 @@ def _candidates(theatre: _Theatre) -> Iterator[_Candidate]:
     study = theatre.blueprint.study
     panel = study.panel
     everyone = tuple(range(len(panel)))
-    if len(panel) > 1 and study.kind is Kind.RATE:
+    # What is said of a benchmark rests on the order in which its own policy draws.
+    is_of_benchmark = isinstance(theatre.primary.settings, ExchangeableConfig)
+    if len(panel) > 1 and study.kind is Kind.RATE and not is_of_benchmark:
         yield _Candidate("uniform", {"kind": "uniform"}, everyone)
         anchor = panel[max(everyone, key=lambda j: panel[j].planning)].name
         yield _Candidate("two_phase", {"kind": "two_phase", "anchor": anchor}, everyone, anchor)
@@ -954,8 +1126,7 @@ def _others(theatre: _Theatre, own: Rival, n_calls: int) -> list[Rival]:
     candidates = [
         candidate
         for candidate in _candidates(theatre)
-        if candidate.policy["kind"] not in PLANNED["policies"]
-        and (candidate.policy["kind"] != own.policy or len(candidate.judges) == 1)
+        if candidate.policy["kind"] != own.policy or len(candidate.judges) == 1
     ]
     rivals = [_rival(theatre, c, n_calls // len(candidates)) for c in candidates]
     alone = [rival for rival in rivals if len(rival.judges) == 1]
@@ -1028,6 +1199,101 @@ def _cheapest(rivals: Sequence[Rival], target: float | None) -> str:
     return "" if best is None else best.name
 
 
+# --- a benchmark by method -----------------------------------------------------------------------
+
+
+def _by_method(theatre: _Theatre, own: _Seen, wanted: Wanted) -> ByMethod | None:
+    """Answer by method; None where nothing is asked for, or no score was seen."""
+    blueprint = theatre.blueprint
+    opened, study, stop = blueprint.crew.opened, blueprint.study, blueprint.crew.stop
+    campaign = blueprint.file.campaign
+    design = campaign.policy.settings
+    config = theatre.primary.settings
+    left_open = {
+        "check": campaign.stop.checking,
+        "target_half_width": theatre.target,
+        "design": getattr(design, "design", None),
+        "strata": getattr(design, "strata", None),
+    }
+    config = config.model_copy(
+        update={key: value for key, value in left_open.items() if getattr(config, key) is None}
+    )
+    half_widths = [*([] if theatre.target is None else [theatre.target]), *wanted.half_widths]
+    money = [*([] if opened.cap is None else [opened.cap]), *wanted.money]
+    assumed = _assumed(theatre, own, config, wanted.mean)
+    n_items = _items_told(theatre, own)
+    if assumed is None or not n_items or not (half_widths or money):
+        return None
+    made = own.rehearsal
+    costs = Costs(
+        expected=[x / n_items for x in made.spent],
+        worst=[x / n_items for x in made.worst],
+        systems=range(len(campaign.judges), len(blueprint.entries)),
+        caps=opened.judge_caps,
+        role_caps={Role(role): cap for role, cap in opened.role_caps.items()},
+    )
+    return by_method(
+        config,
+        study,
+        stop,
+        assumed,
+        costs,
+        half_widths=list(dict.fromkeys(half_widths)),
+        money=list(dict.fromkeys(money)),
+        most_items=getattr(design, "max_items", None),
+        factors=FACTORS,
+    )
+
+
+def _items_told(theatre: _Theatre, own: _Seen) -> float:
+    """Count the items of each arm that a rehearsal came to, with those that it is taken to go on to."""
+    made, study = own.rehearsal, theatre.blueprint.study
+    told = _told(made)[: len(study.panel)]
+    gone_on = made.n_told / max(1, sum(told))
+    return max(told) * gone_on / study.frame.n_arms
+
+
+def _assumed(
+    theatre: _Theatre, own: _Seen, config: ExchangeableConfig, mean: float | None
+) -> Assumed | None:
+    """Say what scores are taken to be like: those of the arm that varies most in the rehearsal.
+
+    None where some arm has too few.
+    """
+    blueprint = theatre.blueprint
+    study, stop = blueprint.study, blueprint.crew.stop
+    arms, book = arms_of(config, study, stop), own.book
+    assert book is not None  # as there are methods
+    found = [book.scores(*arms)] if is_paired(config, stop) else [book.scores(a) for a in arms]
+    known = [scores for scores in found if scores is not None]
+    if len(known) < len(found):
+        return None
+    widest = max(known, key=lambda scores: scores.sd)
+    missing = [book.missing(arm) for arm in arms]
+    return Assumed(
+        scores=widest if mean is None else _with_mean(widest, mean),
+        source=_source(blueprint) if mean is None else "option",
+        missing=sum(missing) if reads_difference(config, stop) else max(missing),
+    )
+
+
+def _with_mean(scores: Scores, mean: float) -> Scores:
+    low, high = scores.low, scores.high
+    if not low <= mean <= high:
+        raise ConfigError(f"--mean: wants a number from {low:g} to {high:g}, not {mean:g}")
+    return scores._replace(mean=mean, sd=min(scores.sd, math.sqrt((mean - low) * (high - mean))))
+
+
+def _source(blueprint: Blueprint) -> str:
+    """Say where the scores of a rehearsal come from."""
+    campaign = blueprint.file.campaign
+    if all(entry.adapter == "recorded" for entry in campaign.judges):
+        return "recording"
+    if blueprint.truth is not None:
+        return "data"
+    return "mock" if blueprint.is_mock and campaign.systems else "default"
+
+
 # --- the rest ----------------------------------------------------------------------------------
 
 
@@ -1084,6 +1350,6 @@ def _notes(blueprint: Blueprint, own: _Seen) -> Iterator[str]:
         )
     for price in blueprint.prices:
         yield from price.notes
-    for judge, n_calls in zip(campaign.judges, own.rehearsal.calls, strict=True):
+    for entry, n_calls in zip(blueprint.entries, own.rehearsal.calls, strict=True):
         if not n_calls:
-            yield f"{judge.name} is never asked"
+            yield f"{entry.name} is never asked"

@@ -16,7 +16,7 @@ from orchestrator.core.frame import Frame
 from orchestrator.core.ids import ArmIx, ItemIx, JudgeIx, QNo
 from orchestrator.core.money import Nano, PriceCard
 from orchestrator.core.ports import Turn as PolicyTurn
-from orchestrator.core.query import Kind, Query
+from orchestrator.core.query import Kind, Purpose, Query, Role
 from orchestrator.core.wire import Chat, Image, Json, Part, Request, Route, Text, Turn
 from orchestrator.engine.decide import Ask, decide
 from orchestrator.engine.fold import State
@@ -35,6 +35,7 @@ class Preview:
 
     items: tuple[str, ...]
     arms: tuple[str, ...]
+    role: Role
     judge: str
     adapter: str
     model: str
@@ -58,6 +59,7 @@ class Preview:
             "units": [
                 {"item": item, "arm": arm} for item, arm in zip(self.items, self.arms, strict=True)
             ],
+            "role": str(self.role),
             "judge": self.judge,
             "adapter": self.adapter,
             "model": self.model,
@@ -100,22 +102,28 @@ def preview(
     first = _first(state)
     wanted = _wanted(blueprint, item=item, arm=arm, judge=judge)
     frame = blueprint.study.frame
-    is_single = first.kind is Kind.RATE
-    query = _instead(frame, first, wanted) if is_single else _next(state, frame, first, wanted)
+    kind = Kind.GENERATE if _is_system(state, wanted.judge) else blueprint.study.kind
+    is_single = Kind.GENERATE in {kind, first.kind} or kind in {Kind.RATE, Kind.CHECK}
+    query = (
+        _instead(state, frame, first, wanted, blueprint.study.kind)
+        if is_single
+        else _next(state, frame, first, wanted)
+    )
     request = state.render(query)
-    entry = blueprint.file.campaign.judges[query.judge]
+    entry = blueprint.entries[query.judge]
     asked = blueprint.crew.judges[query.judge]
     adapter = asked.adapter
     params, dropped = _params(entry, flags=getattr(adapter, "flags", ()))
-    panelist = blueprint.study.panel[query.judge]
+    panelist = blueprint.asked[query.judge]
     return Preview(
         items=tuple(frame.items[frame.item_of(unit)] for unit in query.units),
         arms=tuple(frame.arms[frame.arm_of(unit)] for unit in query.units),
+        role=query.role,
         judge=entry.name,
         adapter=entry.adapter,
         model=entry.model,
         is_first=query == first,
-        request=request,
+        request=_shown(state, query, frame),
         route=asked.route,
         params=params,
         dropped=dropped,
@@ -127,6 +135,21 @@ def preview(
         price=blueprint.prices[query.judge].source,
         mock=bool(blueprint.crew.opened.identity["mock"]),
     )
+
+
+def _shown(state: State, query: Query, frame: Frame) -> Request:
+    """Put a question into words; in the place of an answer that is still to come stands whose it is."""
+    answers = state.crew.answers
+    if answers is None or query.role is Role.SYSTEM:
+        return state.render(query)
+    for unit in query.units:
+        n_bytes = len(str(answers[unit][answers.name]))
+        whose = frame.arms[frame.arm_of(unit)]
+        answers.take(unit, f"[what {whose} answers; {n_bytes:,} bytes are reckoned with]")
+    try:
+        return state.render(query)
+    finally:
+        answers.clear()
 
 
 def _params(entry: JudgeEntry, *, flags: Sequence[str]) -> tuple[dict[str, Json], tuple[str, ...]]:
@@ -197,13 +220,40 @@ def _wanted(
     )
 
 
-def _instead(frame: Frame, query: Query, wanted: _Wanted) -> Query:
-    """Put another unit or judge into a question."""
-    unit = query.units[0]
+def _is_system(state: State, judge: int | None) -> bool:
+    return judge in state.crew.systems
+
+
+def _instead(state: State, frame: Frame, query: Query, wanted: _Wanted, kind: Kind) -> Query:
+    """Put another unit, judge or system into a question; a system is asked about its own arm."""
+    unit, systems = query.units[0], state.crew.systems
     item = frame.item_of(unit) if wanted.item is None else ItemIx(wanted.item)
     arm = frame.arm_of(unit) if wanted.arm is None else ArmIx(wanted.arm)
     judge = query.judge if wanted.judge is None else JudgeIx(wanted.judge)
-    return replace(query, units=(frame.unit(item, arm),), judge=judge)
+    if _is_system(state, wanted.judge):
+        own = judge - systems.start
+        if wanted.arm not in {None, own}:
+            raise ConfigError(f"{frame.arms[own]} answers as the arm of its name, and no other")
+        arm = ArmIx(own)
+    elif wanted.judge is None and query.role is Role.SYSTEM:
+        judge = JudgeIx(systems[arm])
+    if _is_system(state, judge):
+        return replace(
+            query,
+            kind=Kind.GENERATE,
+            role=Role.SYSTEM,
+            purpose=Purpose.GENERATE,
+            judge=judge,
+            units=(frame.unit(item, arm),),
+        )
+    return Query(
+        kind=kind,
+        judge=judge,
+        units=(frame.unit(item, arm),),
+        replicate=query.replicate,
+        propensity=query.propensity,
+        purpose=Purpose.POLICY if query.role is Role.SYSTEM else query.purpose,
+    )
 
 
 def _next(state: State, frame: Frame, first: Query, wanted: _Wanted) -> Query:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -156,7 +157,7 @@ class Reader:
     def ratings(self) -> Ratings:
         """Read everything."""
         item = self.labels("item_id")
-        score, sort = self._scores()
+        score, sort = self.scores()
         criterion = self.labels("criterion", otherwise=DEFAULT_CRITERION, may_lack=True)
         nameless = (criterion.codes == NAMELESS) & (sort != Sort.MISSING)
         self.complain("criterion", nameless, "missing", lambda _: "missing")
@@ -251,17 +252,21 @@ class Reader:
             self.complain(part, codes == NAMELESS, "missing", lambda _: "missing")
         return Labels(codes, tuple(index))
 
-    def _scores(self) -> tuple[Array, Codes]:
-        column = self.column("score")
-        read = [_score(value, is_text=self._table.is_text) for value in column.values]
+    def scores(
+        self, part: str = "score", words: Mapping[str, float] = MappingProxyType({})
+    ) -> tuple[Array, Codes]:
+        """Read verdicts, and a `Sort` of each; `words`, in small letters, stand for numbers."""
+        column = self.column(part)
+        read = [_score(value, is_text=self._table.is_text, words=words) for value in column.values]
         scores = np.array([score for score, _ in read], dtype=np.float64)[column.codes]
         sorts = np.array([sort for _, sort in read], dtype=np.int64)[column.codes]
+        wanted = ", ".join(("a number", *words))
         self.complain(
-            "score",
+            part,
             sorts == Sort.UNREADABLE,
             "no number",
             lambda row: (
-                f"wants a number, not {self.cell('score', row)}; a missing verdict is an empty cell"
+                f"wants {wanted}, not {self.cell(part, row)}; a missing verdict is an empty cell"
             ),
         )
         return scores, sorts
@@ -324,15 +329,15 @@ class Reader:
         weight, use = np.ones(len(item.names)), ""
         if "weight" in self._columns:
             numbers = self.positive("weight", math.inf)
-            self._refuse_disagreeing("weight", item, numbers)
-            weight = numbers[_first_rows(item)]
+            self.refuse_disagreeing("weight", item, numbers)
+            weight = numbers[first_rows(item)]
         if "propensity" in self._columns:
             numbers = self.positive("propensity", 1.0)
             if _disagreeing(item, numbers).any():
                 use = "the propensity differs within items, so it is not used"
             else:
                 use = "an item weighs 1/propensity, taken as the probability that it was drawn"
-                weight = weight / numbers[_first_rows(item)]
+                weight = weight / numbers[first_rows(item)]
         return weight, use
 
     def of_items(self, part: str, item: Labels) -> list[str] | None:
@@ -340,19 +345,21 @@ class Reader:
         if part not in self._columns or all(map(_is_blank, self.column(part).values)):
             return None
         codes, names = self.labels(part)
-        self._refuse_disagreeing(part, item, codes)
-        return [names[code] if code >= 0 else "" for code in codes[_first_rows(item)].tolist()]
+        self.refuse_disagreeing(part, item, codes)
+        return [names[code] if code >= 0 else "" for code in codes[first_rows(item)].tolist()]
 
-    def _refuse_disagreeing(self, part: str, item: Labels, values: NDArray[Any]) -> None:
-        """Want all rows of an item to say the same of it."""
-        first = _first_rows(item)
+    def refuse_disagreeing(
+        self, part: str, of: Labels, values: NDArray[Any], *, what: str = "item"
+    ) -> None:
+        """Want all rows of an item, or of whatever else, to say the same of it."""
+        first = first_rows(of)
 
         def say(row: int) -> str:
-            other = int(first[item.codes[row]])
+            other = int(first[of.codes[row]])
             mine, its = self.cell(part, row), self.cell(part, other)
-            return f"{mine}, where {self._place(other)} of the item has {its}"
+            return f"{mine}, where {self._place(other)} of the {what} has {its}"
 
-        self.complain(part, _disagreeing(item, values), "an item that disagrees with itself", say)
+        self.complain(part, _disagreeing(of, values), f"{what} that disagrees with itself", say)
 
     def cost(self) -> Nano | None:
         """Sum the costs, None without a column."""
@@ -425,7 +432,9 @@ def _name(value: Any) -> str | None:
             return None
 
 
-def _score(value: Any, *, is_text: bool) -> tuple[float, Sort]:
+def _score(
+    value: Any, *, is_text: bool, words: Mapping[str, float] = MappingProxyType({})
+) -> tuple[float, Sort]:
     """Read a verdict; nothing is guessed."""
     match value:
         case _ if _is_blank(value):
@@ -434,6 +443,8 @@ def _score(value: Any, *, is_text: bool) -> tuple[float, Sort]:
             return float(value), Sort.BOOLEAN
         case int() | float():
             return _finite(value, Sort.NUMBER)
+        case str() if (word := value.strip().lower()) in words:
+            return words[word], Sort.BOOLEAN
         case str():
             return _score_of_text(value.strip().lower(), Sort.NUMBER if is_text else Sort.TEXT)
         case _:
@@ -476,7 +487,7 @@ def _keys(*parts: Labels) -> Codes:
     return key
 
 
-def _first_rows(labels: Labels) -> Codes:
+def first_rows(labels: Labels) -> Codes:
     """Give the first row of each name."""
     first = np.zeros(len(labels.names), dtype=np.int64)
     rows = np.flatnonzero(labels.codes >= 0)[::-1]
@@ -488,5 +499,5 @@ def _disagreeing(item: Labels, values: NDArray[Any]) -> Mask:
     """Mark the rows whose value is not that of the item's first row."""
     found = np.zeros(len(values), dtype=bool)
     rows = np.flatnonzero(item.codes >= 0)
-    found[rows] = values[rows] != values[_first_rows(item)[item.codes[rows]]]
+    found[rows] = values[rows] != values[first_rows(item)[item.codes[rows]]]
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import EntryPoints, entry_points
 from importlib.util import find_spec
@@ -42,10 +41,8 @@ def offers(group: Group, kind: str) -> tuple[Offer, ...]:
     return tuple(found)
 
 
-def find(group: Group, kind: str, *, planned: Iterable[str] = ()) -> Plugin:
+def find(group: Group, kind: str) -> Plugin:
     """Find a plug-in: `pkg.mod:ATTR`, or else in-tree `<group>.<kind>` and the entry points.
-
-    `planned` names are offered as well where the name is unknown.
 
     Raises
     ------
@@ -60,7 +57,7 @@ def find(group: Group, kind: str, *, planned: Iterable[str] = ()) -> Plugin:
         case [place]:
             return _load(place)
         case []:
-            hint = did_you_mean(kind, (*known(group), *planned))
+            hint = did_you_mean(kind, known(group))
             raise UnknownKind(f"no {NOUNS[group]} is named {seen(kind)}{hint}")
         case several:
             raise ConfigError(

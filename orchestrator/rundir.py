@@ -31,6 +31,8 @@ EXAMINATION = "doctor"
 
 RESULT_NAME = "result.json"
 PLAN_NAME = "plan.json"
+GENERATIONS_NAME = "generations.jsonl"
+"""What systems answered, where that is all that was asked for."""
 
 
 def new_name(campaign: str) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ from orchestrator.report.screen import JudgeProgress, Progress
 from orchestrator.report.summary import read_estimate
 from orchestrator.report.wording import headline
 from orchestrator.steering import Helm
-from orchestrator.store.archive import BlobArchive, KeepPrompts, KeepReplies
+from orchestrator.store.archive import BlobArchive, KeepPrompts, KeepReplies, recall
 from orchestrator.store.sqlite import SqliteStore
 
 _PACKAGES = ("sortition", "anyio", "numpy", "scipy", "msgspec", "pydantic", "genai-prices")
@@ -210,7 +211,13 @@ class Session:
         check_identity(first.event, self.blueprint.crew.opened)
         remember = self.blueprint.memory
         memory = None if remember is None else remember(first.at)
-        state = State(replace(self.blueprint.crew, opened=first.event, memory=memory))
+        crew = replace(
+            self.blueprint.crew,
+            opened=first.event,
+            memory=memory,
+            recall=partial(recall, store),
+        )
+        state = State(crew)
         state.apply(first.event)
         take_up(state, rows)
         is_new = not state.n_asked and not store.took_over
@@ -379,11 +386,14 @@ class Session:
             fingerprint=fingerprint,
             new_estimators=self.blueprint.crew.new_estimators,
         )
-        for form in self.blueprint.file.campaign.output.formats:
+        campaign = self.blueprint.file.campaign
+        for form in campaign.output.formats:
             if form in {"html", "md"}:
                 rundir.write_report(data, self.directory / f"report.{form}")
             else:
                 rundir.write_export(self.directory, self.directory / f"answers.{form}")
+        if campaign.is_generating:
+            rundir.write_export(self.directory, self.directory / rundir.GENERATIONS_NAME)
         return result_of(self.directory, data)
 
 

@@ -2,33 +2,38 @@
 
 A mock judge plays itself, a recording is served in another order, and any other judge is played by
 a mock that is as noisy, as wordy and as unreliable as the file's `assume` says. What `assume` states
-wins over a mock's own block. All draw from another seed than the run, so a plan is a prediction and
-no replay.
+wins over a mock's own block. A system under test that is none of these gives short answers, right as
+often as not. All draw from another seed than the run, so a plan is a prediction and no replay.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orchestrator.build import TOKENS_PER_VERDICT, questions
 from orchestrator.campaign_file import Judge as JudgeEntry
+from orchestrator.campaign_file import System
+from orchestrator.core.answers import Answers, Fields
 from orchestrator.core.errors import JudgeError
 from orchestrator.core.ids import JudgeIx, UnitIx
 from orchestrator.core.judge import Judge
 from orchestrator.core.money import Nano, cost
-from orchestrator.core.ports import JudgeSetting, Reading, Rubric, Unreadable
-from orchestrator.core.query import Kind, Query
+from orchestrator.core.ports import Adapter, JudgeSetting, Reading, Rubric, Unreadable
+from orchestrator.core.query import Kind, Purpose, Query, Role
 from orchestrator.core.seeds import Seeds, Stream
 from orchestrator.core.study import Study
 from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Chat, Reply, Request, Text, Usage
+from orchestrator.engine.fold import Keyed
 from orchestrator.engine.rehearse import Player
 from orchestrator.report.planning import Assumption, Prompts
+from orchestrator.task import KEY, CheckTask, MatchStep
 
 if TYPE_CHECKING:
     from judges.mock import MockConfig, MockJudge
@@ -46,6 +51,9 @@ DEFAULT_OUTPUT_TOK = 100
 DEFAULT_SD_SHARE = 1 / 8
 """Of the scale's range: half a point on a scale from 1 to 5."""
 
+DEFAULT_RIGHT = 0.5
+"""How often a system says what the key says: where right and wrong vary most."""
+
 FIRST_TOKEN_S = 1.0
 TOKENS_PER_S = 50.0
 """An answer is taken to come after the first, and then at the second of these paces."""
@@ -62,19 +70,46 @@ class StandIn:
     player: Player
 
 
-def measured_prompts(blueprint: Blueprint) -> Prompts | None:
-    """Measure the prompts, where some judge is neither mock nor recorded."""
-    asked = [ix for ix in range(len(blueprint.crew.judges)) if _plays(blueprint, ix) == "assumed"]
-    if not asked:
-        return None
+def measured_prompts(blueprint: Blueprint) -> dict[int, Prompts]:
+    """Measure the prompts of those who are neither mock nor recorded, by their place among the entries.
+
+    Judges are shown the same, with an answer of the expected length where a system gives it; each system
+    has a prompt of its own.
+    """
+    found: dict[int, Prompts] = {}
+    of_judges: Prompts | None = None
+    for ix, entry in enumerate(blueprint.entries):
+        if _plays(blueprint, ix) != "assumed":
+            continue
+        if isinstance(entry, System):
+            found[ix] = _prompts_of(blueprint, ix)
+        else:
+            of_judges = of_judges or _prompts_of(blueprint, ix)
+            found[ix] = of_judges
+    return found
+
+
+def _prompts_of(blueprint: Blueprint, ix: int) -> Prompts:
     n_units, size = blueprint.study.frame.n_units, batch_size(blueprint)
-    rng = Seeds(blueprint.study.seeds.seed).stream(Stream.LAYOUT, len(asked))
+    rng = Seeds(blueprint.study.seeds.seed).stream(Stream.LAYOUT, ix + 1)
     n_measured = max(1, min(MEASURED_UNITS, n_units) // size) * size
     units = np.sort(rng.permutation(n_units)[:n_measured])
-    rubric = blueprint.crew.judges[asked[0]].rubric
-    questions = (_question(blueprint, asked[0], of_one) for of_one in units.reshape(-1, size))
+    rubric, answers = blueprint.crew.judges[ix].rubric, blueprint.crew.answers
+    if answers is not None:
+        for unit in units.tolist():
+            answers.take(unit, "x" * _answer_length(blueprint, unit))
+    questions = (_question(blueprint, ix, of_one) for of_one in units.reshape(-1, size))
     sizes = [_n_tok(rubric.render(question, FIRST_ATTEMPT)) for question in questions]
+    if answers is not None:
+        answers.clear()
     return Prompts(mean=float(np.mean(sizes)), sd=float(np.std(sizes)), n=n_measured)
+
+
+def _answer_length(blueprint: Blueprint, unit: int) -> int:
+    """Expect the characters of a system's answer."""
+    systems = blueprint.file.campaign.systems
+    system = systems[blueprint.study.frame.arm_of(UnitIx(unit))]
+    return round(CHARACTERS_PER_TOKEN * _output_tok(system, 1))
 
 
 def batch_size(blueprint: Blueprint) -> int:
@@ -87,7 +122,7 @@ def batch_size(blueprint: Blueprint) -> int:
 
 
 def dearest_call(blueprint: Blueprint, judge: int) -> Nano:
-    """Bound one call of a judge at its longest prompt."""
+    """Bound one call of a judge or system at its longest prompt."""
     crew, size = blueprint.crew, batch_size(blueprint)
     at, card = crew.judges[judge], crew.opened.cards[judge]
 
@@ -97,6 +132,8 @@ def dearest_call(blueprint: Blueprint, judge: int) -> Nano:
 
     if _plays(blueprint, judge) != "assumed":
         return ceiling(range(size))
+    if _is_system(blueprint, judge):
+        return max(ceiling([unit]) for unit in _units_of_system(blueprint, judge))
     if blueprint.study.kind is Kind.COMPARE:
         pairs = questions(Kind.COMPARE, blueprint.study.frame)
         return max(ceiling(query.units) for query in pairs)
@@ -111,28 +148,32 @@ def stand_in(
     judge: int,
     study: Study,
     units: Sequence[int],
-    prompts: Prompts | None,
+    prompts: Mapping[int, Prompts],
 ) -> StandIn:
-    """Find who plays a judge.
+    """Find who plays a judge or a system.
 
     Parameters
     ----------
-    judge : its index in the campaign
+    judge : its index among the campaign's entries
     study : that of the rehearsal, with its own seed
     units : the campaign's unit for each unit of `study`
     prompts : as measured
     """
-    real, entry = blueprint.crew.judges[judge], blueprint.file.campaign.judges[judge]
-    ix = next(ix for ix, p in enumerate(study.panel) if p.name == entry.name)
+    real, entry = blueprint.crew.judges[judge], blueprint.entries[judge]
     setting = JudgeSetting(
         name=entry.name,
-        judge=JudgeIx(ix),
+        judge=_place(blueprint, judge, study),
         study=study,
         max_output_tok=entry.params.max_output_tokens,
         truth=_truth(blueprint, study, units),
+        keys=_keys(blueprint, units) if isinstance(entry, System) else None,
+        role=Role.SYSTEM if isinstance(entry, System) else Role.JUDGE,
         model=entry.model,
     )
     match _plays(blueprint, judge):
+        case "key":
+            rubric = _Unworded(real.rubric, _question(blueprint, judge, [0]), units)
+            return StandIn(judge=replace(real, rubric=rubric), player=_Itself(real.adapter))
         case "mock":
             config = _itself(entry)
             played = _mock(config, setting)
@@ -141,18 +182,18 @@ def stand_in(
             is_shuffled = getattr(task, "criteria_order", "fixed") == "random"
             minds_order = is_shuffled and config.order_effect
             own = _drawing_from(study.seeds, real.rubric)
-            rubric = own if minds_order else _Unworded(own, _question(blueprint, judge, [0]))
-            return StandIn(judge=replace(real, rubric=rubric, adapter=played), player=played)
+            if not minds_order:
+                own = _Unworded(own, _question(blueprint, judge, [0]), units)
+            return StandIn(judge=replace(real, rubric=own, adapter=played), player=played)
         case "recorded":
             recording = _recording(entry, setting)
-            unworded = _Unworded(real.rubric, _question(blueprint, judge, [0]))
+            unworded = _Unworded(real.rubric, _question(blueprint, judge, [0]), units)
             return StandIn(
                 judge=replace(real, rubric=unworded, adapter=recording),
                 player=_Shuffled(recording, study.seeds),
             )
         case _:
-            assert prompts is not None
-            config = _assumed(entry, study, prompts, batch_size(blueprint))
+            config = _assumed(entry, study, prompts[judge], batch_size(blueprint))
             if _passes_ceiling(config, blueprint, judge):
                 # So is a bill booked that says nothing of its tokens: at the whole hold.
                 faults = {"refused": _missing(entry), "usage_missing": 1.0 - _missing(entry)}
@@ -164,28 +205,104 @@ def stand_in(
             )
 
 
-def assumptions(blueprint: Blueprint, prompts: Prompts | None) -> Iterator[Assumption]:
-    """List what is taken for granted, judge by judge, with its source."""
-    for ix, entry in enumerate(blueprint.file.campaign.judges):
+def assumptions(blueprint: Blueprint, prompts: Mapping[int, Prompts]) -> Iterator[Assumption]:
+    """List what is taken for granted, one by one of those who can be asked, with its source."""
+    for ix, entry in enumerate(blueprint.entries):
         match _plays(blueprint, ix):
+            case "key":
+                pass
             case "recorded":
                 where = f"resampled from {entry.recorded.path.name}"
-                yield Assumption(judge=entry.name, what="verdicts", value=where, source="recording")
+                what = "answers" if isinstance(entry, System) else "verdicts"
+                yield Assumption(judge=entry.name, what=what, value=where, source="recording")
             case "mock":
                 yield from _of_mock(entry, blueprint)
             case _:
-                assert prompts is not None
-                yield from _of_assumed(entry, blueprint, prompts)
-    if any(_plays(blueprint, ix) != "recorded" for ix in range(len(blueprint.crew.judges))):
+                yield from _of_assumed(entry, blueprint, prompts[ix])
+    judges = range(len(blueprint.file.campaign.judges))
+    if any(_plays(blueprint, ix) not in {"recorded", "key"} for ix in judges):
         yield _of_items(blueprint)
 
 
 def _plays(blueprint: Blueprint, judge: int) -> str:
-    """Say how a judge is played: `mock`, `recorded`, or `assumed`."""
-    adapter = blueprint.file.campaign.judges[judge].adapter
+    """Say how a judge or system is played: `key` (it is never asked), `mock`, `recorded`, or `assumed`."""
+    adapter = blueprint.entries[judge].adapter
+    if adapter == KEY:
+        return "key"
     if adapter == "mock" or blueprint.crew.opened.identity["is_swapped"]:
         return "mock"
     return "recorded" if adapter == "recorded" else "assumed"
+
+
+def _is_system(blueprint: Blueprint, ix: int) -> bool:
+    return isinstance(blueprint.entries[ix], System)
+
+
+def _place(blueprint: Blueprint, ix: int, study: Study) -> JudgeIx:
+    """Give an entry's number in a rehearsal, whose panel may lack some judges."""
+    n_judges = len(blueprint.file.campaign.judges)
+    if ix >= n_judges:
+        return JudgeIx(len(study.panel) + ix - n_judges)
+    name = blueprint.entries[ix].name
+    return JudgeIx(next(at for at, p in enumerate(study.panel) if p.name == name))
+
+
+def _units_of_system(blueprint: Blueprint, ix: int) -> range:
+    """Give the units that a system answers: those of its own arm."""
+    frame, arm = blueprint.study.frame, ix - len(blueprint.file.campaign.judges)
+    return range(arm, frame.n_units, frame.n_arms)
+
+
+def _keys(blueprint: Blueprint, units: Sequence[int]) -> list[str] | None:
+    """Give what a right answer says, where a step of the task compares with it."""
+    task, answers = blueprint.file.campaign.task, blueprint.crew.answers
+    steps = task.free_steps if isinstance(task, CheckTask) else ()
+    names = [step.match for step in steps if isinstance(step, MatchStep)]
+    return [str(answers[unit][names[0]]) for unit in units] if names and answers else None
+
+
+class AnswersOf(Answers):
+    """The answers to a part of the units, kept where the campaign's rubrics read them.
+
+    Parameters
+    ----------
+    units : the campaign's unit for each of the part
+    """
+
+    def __init__(self, answers: Answers, units: Sequence[int]) -> None:
+        self.name = answers.name
+        self._whole, self._units = answers, units
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    @overload
+    def __getitem__(self, unit: int) -> Fields: ...
+    @overload
+    def __getitem__(self, unit: slice) -> Sequence[Fields]: ...
+    def __getitem__(self, unit: int | slice) -> Fields | Sequence[Fields]:
+        """Give the fields of a unit."""
+        if isinstance(unit, slice):
+            return [self[u] for u in range(*unit.indices(len(self)))]
+        return self._whole[int(self._units[unit])]
+
+    def text(self, unit: int) -> str | None:
+        """Give the answer to a unit; None while there is none."""
+        return self._whole.text(int(self._units[unit]))
+
+    def take(self, unit: int, text: str) -> None:
+        """Take in the answer to a unit."""
+        self._whole.take(int(self._units[unit]), text)
+
+    def clear(self) -> None:
+        """Forget all answers."""
+        self._whole.clear()
+
+    @contextmanager
+    def hidden(self, units: Sequence[int]) -> Iterator[None]:
+        """Let units seem unanswered."""
+        with self._whole.hidden([int(self._units[unit]) for unit in units]):
+            yield
 
 
 # --- rubrics -----------------------------------------------------------------------------------
@@ -199,10 +316,13 @@ def _drawing_from(seeds: Seeds, rubric: Rubric) -> Rubric:
 
 
 class _Unworded:
-    """A rubric that leaves the words out, for judges that read none and are not priced by them."""
+    """A rubric that leaves the words out, for judges that read none and are not priced by them.
 
-    def __init__(self, rubric: Rubric, first: Query) -> None:
-        self._rubric = rubric
+    What it decides without a judge is read from the campaign's own units.
+    """
+
+    def __init__(self, rubric: Rubric, first: Query, units: Sequence[int]) -> None:
+        self._rubric, self._units = rubric, units
         self._patterns = [
             rubric.render(first, Attempt(widened=widened)) for widened in (False, True)
         ]
@@ -218,9 +338,22 @@ class _Unworded:
             schema=like.schema,
         )
 
+    def known(self, query: Query) -> Reply | None:
+        """Give the verdict that no call is needed for."""
+        return _known(self._rubric, query, self._units)
+
     def read(self, query: Query, reply: Reply) -> Reading | Unreadable:
         """Read as ever."""
         return self._rubric.read(query, reply)
+
+
+def _known(rubric: Rubric, query: Query, units: Sequence[int]) -> Reply | None:
+    """Let a rubric decide about the campaign's own units, if it decides anything by itself."""
+    return rubric.known(_of_campaign(query, units)) if isinstance(rubric, Keyed) else None
+
+
+def _of_campaign(query: Query, units: Sequence[int]) -> Query:
+    return replace(query, units=tuple(UnitIx(int(units[unit])) for unit in query.units))
 
 
 class _Excerpt:
@@ -233,9 +366,12 @@ class _Excerpt:
 
     def render(self, query: Query, attempt: Attempt) -> Request:
         """Write the request of the unit as the campaign numbers it."""
-        units = tuple(UnitIx(self._units[unit]) for unit in query.units)
-        own = replace(query, units=units, judge=self._judge)
+        own = replace(_of_campaign(query, self._units), judge=self._judge)
         return replace(self._rubric.render(own, attempt), query=query)
+
+    def known(self, query: Query) -> Reply | None:
+        """Give the verdict that no call is needed for."""
+        return _known(self._rubric, query, self._units)
 
     def read(self, query: Query, reply: Reply) -> Reading | Unreadable:
         """Read as ever."""
@@ -245,6 +381,14 @@ class _Excerpt:
 def _question(blueprint: Blueprint, judge: int, units: Iterable[int]) -> Query:
     """Ask about units; one that is alone is compared with that of the next arm."""
     asked = tuple(UnitIx(int(unit)) for unit in units)
+    if _is_system(blueprint, judge):
+        return Query(
+            kind=Kind.GENERATE,
+            judge=JudgeIx(judge),
+            units=asked,
+            role=Role.SYSTEM,
+            purpose=Purpose.GENERATE,
+        )
     if blueprint.study.kind is Kind.COMPARE and len(asked) == 1:
         frame = blueprint.study.frame
         other = (frame.arm_of(asked[0]) + 1) % frame.n_arms
@@ -266,6 +410,17 @@ def _n_tok(request: Request) -> float:
 
 
 # --- players -----------------------------------------------------------------------------------
+
+
+class _Itself:
+    """Plays an adapter that waits for nothing by itself."""
+
+    def __init__(self, adapter: Adapter) -> None:
+        self._adapter = adapter
+
+    def attempt(self, request: Request) -> tuple[Reply | JudgeError, float]:
+        """Send to it."""
+        return _at_once(self._adapter.send(request)), 0.0
 
 
 class _Shuffled:
@@ -311,6 +466,8 @@ def _recording(entry: JudgeEntry, setting: JudgeSetting) -> RecordedJudge:
     from judges.recorded import RecordedJudge as Recorded  # noqa: PLC0415  # only where one plays
     from orchestrator.recordings import source  # noqa: PLC0415  # the same
 
+    if setting.role is Role.SYSTEM:
+        return Recorded(entry.recorded, setting)
     recording = source(entry.recorded.path).recording
     return Recorded(entry.recorded, replace(setting, recording=recording))
 
@@ -347,6 +504,7 @@ def _assumed(entry: JudgeEntry, study: Study, prompts: Prompts, size: int) -> Mo
     stated, n_tok = entry.assume, _output_tok(entry, size)
     return Config(
         sd=_default_sd(study) if stated.sd is None else stated.sd,
+        right=_right(entry)[0],
         faults={"refused": _missing(entry)},
         tokens=Tokens.model_validate({"in": round(prompts.mean), "out": n_tok}),
         latency=Latency(constant=FIRST_TOKEN_S + n_tok / TOKENS_PER_S),
@@ -359,6 +517,13 @@ def _passes_ceiling(config: MockConfig, blueprint: Blueprint, judge: int) -> boo
     usage = Usage(input_tok=config.tokens.input, output_tok=config.tokens.output)
     card = blueprint.crew.opened.cards[judge]
     return cost(usage, card) > dearest_call(blueprint, judge)
+
+
+def _right(entry: JudgeEntry) -> tuple[float, str]:
+    """Say how often a system that is no mock is right, and where that is from."""
+    if entry.mock is not None and "right" in entry.mock.model_fields_set:
+        return entry.mock.right, "mock"
+    return DEFAULT_RIGHT, "default"
 
 
 def _output_tok(entry: JudgeEntry, size: int) -> int:
@@ -394,8 +559,11 @@ def _of_mock(entry: JudgeEntry, blueprint: Blueprint) -> Iterator[Assumption]:
         source = "assume" if assumed is not None else "mock" if key in given else "default"
         return Assumption(judge=entry.name, what=what, value=value, source=source)
 
-    what, value = _noise(config, blueprint)
-    yield one(what, value, what, stated.sd if what == "sd" else None)
+    if isinstance(entry, System):
+        yield one("right", config.right, "right")
+    else:
+        what, value = _noise(config, blueprint)
+        yield one(what, value, what, stated.sd if what == "sd" else None)
     yield one("output tokens", config.tokens.output, "tokens", stated.output_tokens)
     faults = ", ".join(f"{name} {_when(p)}" for name, p in sorted(config.faults.items()))
     yield one("faults", faults or "none", "faults", stated.missing)
@@ -411,8 +579,12 @@ def _of_assumed(entry: JudgeEntry, blueprint: Blueprint, prompts: Prompts) -> It
         source = "default" if assumed is None else "assume"
         return Assumption(judge=entry.name, what=what, value=value, source=source)
 
-    what, value = _noise(config, blueprint)
-    yield one(what, value, stated.sd if what == "sd" else None)
+    if isinstance(entry, System):
+        value, source = _right(entry)
+        yield Assumption(judge=entry.name, what="right", value=value, source=source)
+    else:
+        what, value = _noise(config, blueprint)
+        yield one(what, value, stated.sd if what == "sd" else None)
     yield Assumption(
         judge=entry.name, what="input tokens", value=config.tokens.input, source="data"
     )

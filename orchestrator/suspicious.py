@@ -7,12 +7,15 @@ from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtrc, chdtrc
 
 from estimators.intervals import FEW
-from estimators.score_means import ALIKE
+from estimators.missing import missing_test
+from estimators.score_means import ALIKE, DIFFERS
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.wire import Json
-from orchestrator.ratings import Array, Codes, Ratings, Sort
+from orchestrator.correctness import Correctness
+from orchestrator.ratings import Array, Codes, Mask, Ratings, Sort
 from orchestrator.report import batches, board_words, wording
 from orchestrator.report.assessment import Suspicion
 from orchestrator.sequences import InSequence
@@ -147,6 +150,194 @@ def _numbered(*parts: Codes) -> Codes:
     for codes in parts:  # anew after each part, so that no product of sizes overflows
         key = np.unique(key * (int(codes.max(initial=0)) + 1) + codes, return_inverse=True)[1]
     return key
+
+
+def of_correctness(answers: Correctness, estimates: Sequence[Estimate]) -> Iterator[Suspicion]:
+    """Look at right and wrong answers: how the part was drawn, what is missing, who is alike."""
+    named = (("system", answers.systems), ("judge", answers.judges), ("stratum", answers.strata))
+    for what, names in named:
+        yield from _names_alike(what, names)
+    yield from _unread(answers)
+    if not answers.is_whole:
+        yield from _drawn_amiss(answers)
+    yield from _missing_verdicts(answers)
+    yield from _alike(answers)
+    if len(answers.systems) > len(answers.items):
+        yield Suspicion(
+            "more_systems_than_items",
+            f"{len(answers.systems):,} systems answered {wording.plural(len(answers.items), 'item')}: "
+            "rows are taken for items and columns for systems",
+        )
+    flags = dict.fromkeys(flag for estimate in estimates for flag in estimate.flags)
+    for flag in flags:
+        if flag not in _SAID_OTHERWISE:
+            yield Suspicion(flag, wording.flag(flag))
+
+
+_SAID_OTHERWISE = {"whole_benchmark", "missing_imputed"}
+"""Flags that stand under what is assumed."""
+
+
+def _unread(answers: Correctness) -> Iterator[Suspicion]:
+    """Look at rows that ask what an earlier one asked, of which only the first counts."""
+    n = len(answers.score) - len(answers.first)
+    if not n:
+        return
+    key = _numbered(answers.item, answers.system, answers.judge)
+    first = np.unique(key, return_index=True)[1][key]
+    score = np.nan_to_num(answers.score, nan=-np.inf)
+    n_other = int((score != score[first]).sum())
+    yield Suspicion(
+        "repeated_rows",
+        f"{wording.plural(n, 'row')} about an item and a system that an earlier row is about; the first "
+        f"counts, and {n_other:,} of the others say something else",
+    )
+
+
+def _drawn_amiss(answers: Correctness) -> Iterator[Suspicion]:
+    """Look whether the items can be a random part of the benchmark."""
+    n, population = len(answers.items), answers.population
+    if NEARLY_ALL * population <= n < population:
+        yield Suspicion(
+            "nearly_whole",
+            f"{n:,} of {population:,} items are here. So many are hardly drawn by lot: items that failed "
+            "or were joined away are no random ones, and only the range of what they may score is sure",
+        )
+    if not answers.strata:
+        return
+    drawn = np.bincount(answers.stratum, minlength=len(answers.strata))
+    is_off = False
+    if answers.sizes is not None:
+        absent = [name for name, k in zip(answers.strata, drawn.tolist(), strict=True) if not k]
+        if absent:
+            names = _some([seen(name) for name in absent])
+            yield Suspicion(
+                "strata_absent",
+                f"strata of the benchmark that have no item here: {names}; "
+                "their means can be anything, which widens the macro mean, and ability leaves them out",
+            )
+        p = _proportions_p(drawn, answers.sizes)
+        is_off = p < DIFFERS
+        if is_off:
+            yield Suspicion(
+                "strata_off",
+                f"strata are not in the benchmark's proportions ({_p(p)}), so the items are no simple "
+                "random part of it; drawn by lot within each stratum, they want --design stratified",
+            )
+        if p >= DIFFERS:
+            return
+    blocks = 1 + int((np.diff(answers.stratum) != 0).sum())
+    if not is_off and blocks == int((drawn > 0).sum()) > 2:
+        yield Suspicion(
+            "sorted_by_stratum",
+            f"the rows stand stratum by stratum, {blocks:,} in all: the beginning of a sorted file is no "
+            "random part of it. It does no harm if they were sorted after the draw",
+        )
+
+
+NEARLY_ALL = 0.9
+"""Share of a benchmark from which on a part is hardly drawn by lot. Chosen, not derived."""
+
+
+def _proportions_p(drawn: Codes, sizes: Codes) -> float:
+    """Test that items were drawn without a look at strata, by chi-square without replacement."""
+    n, population = int(drawn.sum()), int(sizes.sum())
+    is_there = sizes > 0
+    if n in {0, population} or int(is_there.sum()) < 2:
+        return 1.0
+    expected = n * sizes[is_there] / population
+    statistic = float(((drawn[is_there] - expected) ** 2 / expected).sum())
+    return float(chdtrc(int(is_there.sum()) - 1, statistic * (population - 1) / (population - n)))
+
+
+def _p(p: float) -> str:
+    return f"p = {p:.1g}" if p >= _LEAST else f"p < {_LEAST:g}"
+
+
+_LEAST = 1e-9
+"""A p below which digits say nothing."""
+
+
+def _missing_verdicts(answers: Correctness) -> Iterator[Suspicion]:
+    """Look at items without a verdict: in which systems, in which strata, of which judges."""
+    asked, systems = answers.asked, answers.systems
+    lacking = (asked.any(axis=0) & ~asked).sum(axis=1).tolist()
+    if any(lacking):
+        some = _some([f"{n:,} in {seen(a)}" for a, n in zip(systems, lacking, strict=True) if n])
+        yield Suspicion(
+            "no_partner",
+            f"items with a row in some system lack one in another: {some}. They count as not asked, and "
+            "differences are not paired; what was asked and gave nothing wants a row with an empty cell",
+        )
+    is_missing = asked & np.isnan(answers.cells)
+    if not is_missing.any():
+        return
+    test = missing_test((asked & ~is_missing).astype(float), is_missing.astype(float), None)
+    lost = is_missing.sum(axis=1)
+    if test.p < DIFFERS:
+        some = _some(
+            [
+                f"{b:,} of {n:,} in {seen(name)}"
+                for name, b, n in zip(
+                    systems, lost.tolist(), asked.sum(axis=1).tolist(), strict=True
+                )
+                if b
+            ]
+        )
+        yield Suspicion(
+            "missing_differs_by_arm",
+            f"some systems lack more verdicts than others: {some}, {_p(test.p)}; none is left out, "
+            "and a lacking one widens the interval",
+        )
+    if answers.strata:
+        yield from _missing_by_stratum(answers, is_missing)
+    n_judges = len(answers.judges)
+    rows = answers.first
+    n_cells = int(asked.sum())
+    if n_judges > 1 and len(rows) < n_cells * n_judges:
+        yield Suspicion(
+            "panel_incomplete",
+            f"{n_cells * n_judges - len(rows):,} of {n_cells * n_judges:,} verdicts of the panel have no "
+            "row; they count as missing",
+        )
+
+
+def _missing_by_stratum(answers: Correctness, is_missing: Mask) -> Iterator[Suspicion]:
+    """Say where one stratum holds far more of a system's missing verdicts than its share."""
+    n_strata = len(answers.strata)
+    for a, name in enumerate(answers.systems):
+        total = int(is_missing[a].sum())
+        if not total:
+            continue
+        lost = np.bincount(answers.stratum[is_missing[a]], minlength=n_strata)
+        drawn = np.bincount(answers.stratum[answers.asked[a]], minlength=n_strata)
+        s = int(np.argmax(lost))
+        p = n_strata * float(bdtrc(int(lost[s]) - 1, total, float(drawn[s] / drawn.sum())))
+        if p < DIFFERS:
+            yield Suspicion(
+                "missing_by_stratum",
+                f"{int(lost[s]):,} of the {total:,} verdicts that {seen(name)} lacks are in "
+                f"{seen(answers.strata[s])}, which has {int(drawn[s]):,} of {int(drawn.sum()):,} items: "
+                "what lacks is no random part",
+            )
+
+
+def _alike(answers: Correctness) -> Iterator[Suspicion]:
+    """Look for systems with one verdict throughout, and for pairs with the same ones."""
+    cells, systems = answers.cells, answers.systems
+    seen_as: dict[bytes, str] = {}
+    for name, row in zip(systems, cells, strict=True):
+        known = row[~np.isnan(row)]
+        if len(known) >= FEW and np.ptp(known) == 0:
+            yield Suspicion("constant", f"every score of {seen(name)} is {known[0]:g}")
+        elif len(known) >= FEW:
+            same = seen_as.setdefault(row.tobytes(), name)
+            if same != name:
+                yield Suspicion(
+                    "identical_systems",
+                    f"{seen(same)} and {seen(name)} have the same verdict on each of "
+                    f"{len(known):,} items: one may be a copy of the other",
+                )
 
 
 def of_criterion(

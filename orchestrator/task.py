@@ -1,15 +1,18 @@
-"""What is asked of a judge: scales, criteria, and the tasks `rate`, `rate_batch` and `compare`."""
+"""What is asked of a judge: scales, criteria, and the tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field
+from pydantic import Discriminator, Field, Tag
 
 from orchestrator.core.scale import COMPOSITE, FARTHEST, Criterion, Scale, ScaleType
 from orchestrator.core.study import Orders
-from orchestrator.quantities import Lax, Loc, Model, Name
+from orchestrator.quantities import JudgeName, Lax, Loc, Model, Name, Some
+
+KEY = "key"
+"""The judge of a task in which no judge is asked, and its adapter."""
 
 DEFAULT_CRITERION = "score"
 """The name of the one criterion that the shorthand `task.scale` makes."""
@@ -176,3 +179,81 @@ class RateTask(Asking):
     kind: Literal["rate"]
     criteria_order: Literal["fixed", "random"] = "fixed"
     allow_na: bool = False
+
+
+class MatchStep(Model):
+    """Compares the answer with a field, at no cost: equal is right, and unequal wrong if nothing follows."""
+
+    match: Name
+    normalise: Annotated[tuple[Literal["case", "space"], ...], Lax] = ()
+
+
+class ColumnStep(Model):
+    """Reads a recorded verdict, at no cost, where there is one."""
+
+    column: Name
+
+
+class JudgeStep(Model):
+    """Asks a judge about what is left; `rubric` is for this judge alone."""
+
+    judge: JudgeName
+    rubric: str | None = None
+
+
+def _step_of(value: Any) -> str | None:
+    keys = value if isinstance(value, dict) else vars(value) if isinstance(value, Model) else {}
+    return next((key for key in ("match", "judge", "column") if key in keys), None)
+
+
+Step = Annotated[
+    Annotated[MatchStep, Tag("match")]
+    | Annotated[JudgeStep, Tag("judge")]
+    | Annotated[ColumnStep, Tag("column")],
+    Discriminator(
+        _step_of,
+        custom_error_type="wants",
+        custom_error_message="wants {match: FIELD}, {judge: NAME} or {column: COLUMN}",
+    ),
+]
+
+
+class CheckTask(Asking):
+    """Right or wrong against a key, or a bounded score, by the first step that decides."""
+
+    kind: Literal["check"]
+    verdict: Annotated[tuple[Step, ...], Lax, Some]
+    allow_na: bool = False
+
+    @property
+    def free_steps(self) -> tuple[MatchStep | ColumnStep, ...]:
+        """The steps that need no judge."""
+        return tuple(step for step in self.verdict if not isinstance(step, JudgeStep))
+
+    @property
+    def asks(self) -> dict[str, JudgeStep]:
+        """The steps that ask a judge, by its name; several judges are a panel."""
+        return {step.judge: step for step in self.verdict if isinstance(step, JudgeStep)}
+
+    def contradictions(self) -> Iterable[tuple[Loc, str]]:
+        """Take right or wrong as the scale unless one is given; judges come last, and each once."""
+        if self.scale is not None or self.criteria:
+            yield from super().contradictions()
+        named: set[str] = set()
+        for index, step in enumerate(self.verdict):
+            if isinstance(step, JudgeStep):
+                if step.judge in named:
+                    yield ("verdict", index, "judge"), f"{step.judge} is asked already"
+                named.add(step.judge)
+            elif named:
+                message = "it follows a judge, who decides all that is left; wants to stand before"
+                yield ("verdict", index), message
+        if not named and self.rubric is not None:
+            yield ("rubric",), "no step asks a judge, so this is never read"
+
+    def criteria_values(self) -> tuple[Criterion, ...]:
+        """Give the criteria; without a scale, right or wrong."""
+        if self.scale is not None or self.criteria:
+            return super().criteria_values()
+        right = Scale(type=ScaleType.BOOLEAN, labels=("wrong", "right"))
+        return (Criterion(name=DEFAULT_CRITERION, scale=right),)

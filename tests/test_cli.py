@@ -482,14 +482,6 @@ def test_bad_rows_are_named_with_row_and_line(sortition, campaign, tmp_path):
     assert "2 problems; nothing was sent" in err
 
 
-def test_what_comes_later_is_refused_by_name(sortition, campaign):
-    changed(campaign, "kind: uniform, max_repeats: 1", "kind: subsample")
-    code, _, err = sortition("run", campaign)
-    assert code == 2
-    assert "subsample is planned and not built yet" in err
-    assert "policy.kind" in err
-
-
 def test_a_place_that_is_taken_or_can_not_be_written_is_named(sortition, campaign, tmp_path):
     """No traceback: exit 2 where something else lies, 5 where the system refuses to write."""
     code, _, err = sortition("run", campaign, "--run-dir", tmp_path)
@@ -579,11 +571,12 @@ def test_a_password_in_a_url_reaches_no_file_of_the_run(sortition, campaign, tmp
 
 def test_what_comes_later_validates_and_is_named(sortition, campaign):
     """A file for what is planned is valid; validate says what `run` will refuse."""
-    changed(campaign, "kind: uniform, max_repeats: 1", "kind: subsample")
+    changed(campaign, "formats: [html, md]", "formats: [html, junit]")
     code, out, err = sortition("validate", campaign)
     assert code == 0
     assert "valid, but it can't be run yet" in out
-    assert "subsample is planned" in err
+    assert "junit is planned and not built yet" in err
+    assert "output.formats" in err
 
 
 def test_an_output_that_can_not_be_made_is_refused_before_the_run(sortition, campaign, tmp_path):
@@ -664,7 +657,7 @@ def test_no_name_or_text_breaks_a_run_or_a_console(sortition, campaign, tmp_path
 def test_a_bug_in_the_ledger_is_not_swallowed(campaign, monkeypatch):
     """An Overdraft is ours: it is never caught on the way, and shows its traceback."""
     monkeypatch.chdir(campaign.parent)
-    monkeypatch.setattr(Ledger, "lacking", lambda self, query, amount: None)
+    monkeypatch.setattr(Ledger, "lacking", lambda self, *wanted: None)
     monkeypatch.setattr(sys, "argv", ["sortition", "run", str(campaign)])
     with pytest.raises(Overdraft, match="do not fit campaign"):
         cli.main()

@@ -42,6 +42,20 @@ def test_the_page_shows_what_is_printed(sortition):
     assert out + err == shown
 
 
+def test_the_page_shows_what_a_part_of_a_benchmark_is_worth(sortition):
+    text = PAGE.read_text("utf-8")
+    data = re.search(r"^```csv answers.csv\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    command, shown = re.search(
+        r"^```sh\n(sortition estimate answers.*?)\n```\n\n```text\n(.*?)^```$",
+        text,
+        re.MULTILINE | re.DOTALL,
+    ).groups()
+    Path("answers.csv").write_text(data.group(1), encoding="utf-8")
+    code, out, _ = sortition(*command.split()[1:])
+    assert code == 0
+    assert shown in out
+
+
 def test_results_go_to_output_and_the_next_command_is_the_last_line(sortition, table):
     """The command it names works as it stands."""
     code, out, err = sortition("estimate", table)
@@ -95,16 +109,30 @@ def test_problems_are_one_message_and_exit_2(sortition, table):
     ]
 
 
-def test_what_is_planned_is_shown_and_exits_2(sortition):
-    """Nothing was estimated, so it is no success; what the columns allow is said all the same."""
-    Path("p.csv").write_text("item_id,stratum,correct\n1,a,1\n", encoding="utf-8")
-    for words in ((), ("--json",)):
-        code, out, _ = sortition("estimate", "p.csv", *words)
-        assert code == 2
-        assert "exchangeable" in out
-    code, out, err = sortition("estimate", "p.csv", "--kind", "exchangeable")
-    assert (code, out) == (2, "")
-    assert "planned and not built yet" in err
+def test_right_and_wrong_answers_are_a_part_of_a_benchmark(sortition):
+    """Options reach the estimate, and the next command keeps them."""
+    rows = "".join(f"i{i},{'ab'[i % 2]},{int(i % 3 > 0)},{int(i % 5 > 0)}\n" for i in range(60))
+    Path("m.csv").write_text("item,subject,one,two\n" + rows, encoding="utf-8")
+    code, out, err = sortition(
+        "estimate", "m.csv", "--of", "a=50", "--of", "b=70", "--target", "macro,benchmark",
+        "--target", "strata", "--design", "stratified", "--error-split", "none",
+    )  # fmt: skip
+    assert code == 0
+    assert "random part of the benchmark's 120 within each stratum" in re.sub(r"\s+", " ", out)
+    assert "mean by stratum" in out
+    assert "error split" not in out
+    code, out, _ = sortition(*err.split()[2:], "--json")
+    assert code == 0
+    targets = [e["target"] for e in json.loads(out)["results"][0]["estimates"]]
+    assert targets == ["difference", "arms", "macro", "strata"]
+
+
+@pytest.mark.parametrize("of", ["0", "-5", "1e3", "a=", "x=1_0", "a=b", "²"])
+def test_sizes_are_whole_numbers(sortition, table, of):
+    code, _, err = sortition("estimate", table, "--of", of)
+    assert code == 2
+    assert "wants N or STRATUM=N" in err
+    assert "it is 5 already" in sortition("estimate", table, "--of", "5", "--of", "6")[2]
 
 
 @pytest.mark.parametrize(

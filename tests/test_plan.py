@@ -329,10 +329,10 @@ def test_a_part_that_cannot_be_rehearsed_gives_way_to_the_whole(tmp_path, monkey
     blueprint = written(tmp_path, SHAPES["three judges, two arms, cap"]).build()
     crew_like = planning.crew_like
 
-    def picky(file, opened, judges, study):
+    def picky(file, opened, judges, study, answers):
         if study.frame.n_items < 500:
             raise BudgetTooSmall("not enough", sufficient=1)
-        return crew_like(file, opened, judges, study)
+        return crew_like(file, opened, judges, study, answers)
 
     monkeypatch.setattr(planning, "crew_like", picky)
     plan = make_plan(blueprint, effort=Effort(own=1_000, rivals=0))
@@ -698,9 +698,20 @@ def test_the_quickstart_is_planned_as_the_page_shows(tmp_path, monkeypatch, sort
     root = Path(__file__).parents[1]
     shutil.copytree(root / "configs", tmp_path / "configs")
     page = (root / "docs" / "how-to" / "plan-a-campaign.md").read_text("utf-8")
-    (block,) = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    block, *_ = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     _, out, _ = sortition("plan", "configs/quickstart.yaml")
     assert out == block + "plan      configs/plan.json\n"
+
+
+def test_the_benchmark_is_planned_by_method_as_the_page_shows(tmp_path, sortition):
+    """The page's second block is a part of what is printed."""
+    root = Path(__file__).parents[1]
+    shutil.copytree(root / "configs", tmp_path / "configs")
+    page = (root / "docs" / "how-to" / "plan-a-campaign.md").read_text("utf-8")
+    _, block = re.findall(r"^```text\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    words = ("--half-width", "0.05", "--usd", "0.10")
+    _, out, _ = sortition("plan", "configs/benchmark.yaml", *words)
+    assert block in out
 
 
 # --- batches -----------------------------------------------------------------------------------

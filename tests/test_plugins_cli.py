@@ -33,7 +33,7 @@ def test_every_kind_is_listed_once_with_where_it_is(sortition, advertised):
     found = listed(sortition)
     assert ("judges", "mock", "built-in", "judges.mock:PLUGIN") in found
     assert ("policies", "uniform", "built-in", "policies.uniform:PLUGIN") in found
-    assert ("estimators", "exchangeable", "planned", "") in found
+    assert ("estimators", "exchangeable", "built-in", "estimators.exchangeable:PLUGIN") in found
     kinds = [row[:2] for row in found]
     assert len(kinds) == len(set(kinds))
 

@@ -96,11 +96,6 @@ def test_an_unknown_kind_names_the_known(group, kind, said):
         registry.find(group, kind)
 
 
-def test_planned_kinds_are_offered_too():
-    with pytest.raises(UnknownKind, match=r'did you mean "two_phase"\?'):
-        registry.find("policies", "two_phas", planned=("two_phase",))
-
-
 def test_a_module_that_offers_no_plug_in_is_not_one():
     """Shared numerics stand beside the estimators."""
     assert "intervals" not in registry.known("estimators")

@@ -263,7 +263,7 @@ def _table(path):
 def test_choices_that_the_model_lacks_are_refused(write, rows):
     """As are sides that the table does not have."""
     path = write(rows)
-    request = Request(contrast="A:C", per="unit", target="common", scales={None: (0, 1)})
+    request = Request(contrast="A:C", per="unit", targets=("common",), scales={None: (0, 1)})
     with pytest.raises(ConfigError) as caught:
         assess(path, request)
     for option in ("--per", "--target", "--scale"):

@@ -8,6 +8,7 @@ from judges.rubrics.form import Reason
 from judges.rubrics.material import Material, gaps, misnamed
 from judges.rubrics.sheet import CriteriaOrder, Sheet, unfit
 from judges.rubrics.template import named_fields
+from orchestrator.core.answers import Answers
 from orchestrator.core.errors import InvalidCampaign
 from orchestrator.core.ports import Reading, Unreadable
 from orchestrator.core.query import Preference, Query
@@ -69,7 +70,8 @@ class Compare:
             named, problems = named_fields(text or "", (*names, *PLACES))
         if not problems:
             wanted = tuple(name for name in named if name in names) or names
-            own = tuple(name for name in names if count_unlike(fields, name, n_arms)) or names
+            unlike = _unlike(fields, n_arms)
+            own = tuple(name for name in names if name in unlike) or names
             self._own = tuple(name for name in wanted if name in own) or own
             self._common = tuple(name for name in wanted if name not in own)
             shown = (*self._common, *self._own)
@@ -133,6 +135,17 @@ class Compare:
         for place, given in zip(PLACES, (first, second), strict=True):
             shown |= {f"{place} {name}": given[name] for name in self._own}
         return shown
+
+
+def _unlike(fields: Sequence[Mapping[str, str | Chat]], n_arms: int) -> set[str]:
+    """Name the fields that are not the same in all arms of each item; the answers of systems are not."""
+    unlike = {fields.name} if isinstance(fields, Answers) else set()
+    for at in range(0, len(fields), n_arms):
+        first, *others = fields[at : at + n_arms]
+        for name, text in first.items():
+            if name not in unlike and any(other.get(name) != text for other in others):
+                unlike.add(name)
+    return unlike
 
 
 def count_unlike(fields: Sequence[Mapping[str, str | Chat]], name: str, n_arms: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from judges.rubrics.fence import forgery, is_suspect
 from judges.rubrics.template import RESERVED
+from orchestrator.core.answers import Answers
 from orchestrator.core.errors import Problem
 from orchestrator.core.wire import Chat
 
@@ -18,7 +19,8 @@ class Material:
 
     Parameters
     ----------
-    fields : one mapping a unit; empty where judges need no text (recorded)
+    fields : one mapping a unit; empty where judges need no text (recorded). Of `Answers`, which come
+        while the run goes on, the current ones are read
     shown : the fields that are shown, in their order; each unit has them
     keys : of the verdict, which no text should write
     """
@@ -32,6 +34,7 @@ class Material:
         self._fields = fields
         self.shown = shown
         self._forgery = forgery(keys)
+        self._are_final = not isinstance(fields, Answers)
         self._suspicions = bytearray(len(fields))
 
     def of(self, unit: int) -> dict[str, str | Chat]:
@@ -43,6 +46,8 @@ class Material:
         """Say whether a shown field of a unit holds what only a rubric or a judge should write."""
         if not self._suspicions:
             return False
+        if not self._are_final:
+            return is_suspect(self.of(unit), self._forgery)
         suspicion = self._suspicions[unit]
         if suspicion == _UNSEEN:
             is_forged = is_suspect(self.of(unit), self._forgery)
@@ -65,10 +70,14 @@ def misnamed(names: Iterable[str], also_reserved: tuple[str, ...] = ()) -> Itera
 
 def gaps(fields: Sequence[Mapping[str, str | Chat]], shown: Iterable[str]) -> Iterator[Problem]:
     """Find the shown fields that units lack."""
-    for name in shown:
-        lacking = [unit for unit, given in enumerate(fields) if name not in given]
-        if lacking:
-            message = f"missing in {len(lacking)} units, the first of them unit {lacking[0]}"
+    lacking: dict[str, list[int]] = {name: [] for name in shown}
+    for unit, given in enumerate(fields):
+        if not given.keys() >= lacking.keys():
+            for name in lacking.keys() - given.keys():
+                lacking[name].append(unit)
+    for name, units in lacking.items():
+        if units:
+            message = f"missing in {len(units)} units, the first of them unit {units[0]}"
             yield Problem(path=f"data.fields.{name}", message=message)
 
 

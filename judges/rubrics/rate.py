@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import ClassVar
 
 from judges.rubrics.form import Reason
 from judges.rubrics.material import Material, gaps, misnamed
@@ -13,7 +14,7 @@ from orchestrator.core.ports import Reading, Unreadable
 from orchestrator.core.query import Query
 from orchestrator.core.scale import Criterion
 from orchestrator.core.seeds import Seeds
-from orchestrator.core.wire import Attempt, Chat, Reply, Request, Route
+from orchestrator.core.wire import Attempt, Chat, Json, Reply, Request, Route
 
 
 class Rate:
@@ -42,6 +43,8 @@ class Rate:
     allow_na : whether null is a verdict, "not applicable"
     reason : whether the judge says why, and on which side of the verdict
     route : by which the judge gives its verdict
+    hidden : fields that no judge is shown
+    context : what the text that frames the rubric takes besides
 
     Raises
     ------
@@ -50,6 +53,9 @@ class Rate:
         unit lacks a field; criteria or fields are named ambiguously; the route is `logprob` and
         the answer is not surely one token.
     """
+
+    kind: ClassVar[str] = "rate"
+    """Whose built-in text frames the rubric."""
 
     def __init__(
         self,
@@ -63,6 +69,8 @@ class Rate:
         allow_na: bool = False,
         reason: Reason = "none",
         route: Route = Route.SCHEMA,
+        hidden: Collection[str] = (),
+        context: Mapping[str, Json] | None = None,
     ) -> None:
         names = tuple(fields[0]) if fields else ()
         problems = [
@@ -70,18 +78,19 @@ class Rate:
             *misnamed(names),
         ]
         if not problems:
-            shown, problems = named_fields(text or "", names)
+            visible = tuple(name for name in names if name not in hidden)
+            shown, problems = named_fields(text or "", visible, hidden=hidden)
         if not problems:
             problems = [*gaps(fields, shown)]
         if problems:
             raise InvalidCampaign(problems)
         self._material = Material(fields, shown, (criterion.name for criterion in criteria))
         self._sheet = Sheet(
-            "rate",
+            self.kind,
             text,
             criteria,
             words={name: f"[{name}]" for name in shown},
-            context={"fields": shown},
+            context={"fields": shown, **(context or {})},
             seeds=seeds,
             max_output_tok=max_output_tok,
             criteria_order=criteria_order,

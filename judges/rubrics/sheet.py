@@ -15,13 +15,13 @@ from judges.rubrics.labels import SIDES, labels, read_label
 from judges.rubrics.material import SUSPECTED
 from judges.rubrics.spoken import TextReader
 from judges.rubrics.template import frame, rendered
-from judges.rubrics.verdict import read_object, read_verdict, unfinished
+from judges.rubrics.verdict import read_object, read_verdict, unanswered
 from orchestrator.core.errors import Problem
 from orchestrator.core.ports import Reading, Unreadable
 from orchestrator.core.query import Observation, Preference, Query
 from orchestrator.core.scale import Criterion, ScaleType
 from orchestrator.core.seeds import Seeds, Stream
-from orchestrator.core.wire import Attempt, Chat, Finish, Json, Part, Reply, Request, Route, Text
+from orchestrator.core.wire import Attempt, Chat, Json, Part, Reply, Request, Route, Text
 
 CriteriaOrder = Literal["fixed", "random"]
 """Whether each question lists the criteria in an order of its own."""
@@ -111,10 +111,9 @@ class Sheet:
 
         `flags` name what had to be understood, and `SUSPECTED` material that may deceive its judge.
         """
-        if reply.finish is not Finish.STOP:
-            return unfinished(reply.finish, reply.flags, limit=self._max_output_tok)
-        if not reply.text.strip():
-            return unfinished(Finish.EMPTY, reply.flags, limit=self._max_output_tok)
+        nothing = unanswered(reply, limit=self._max_output_tok)
+        if nothing is not None:
+            return nothing
         flags: tuple[str, ...] = (SUSPECTED,) if is_suspected else ()
         unit = query.units[0]
         if self._labels is not None:

@@ -7,7 +7,7 @@ a template's output, so it is always fenced and never evaluated.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
@@ -21,23 +21,48 @@ from orchestrator.core.wire import Json
 RESERVED = ("criteria", "end")
 """What no field can be named: the templates' own word, and that of the fence."""
 
+FAILURES = (TemplateError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What a template can raise while it is rendered."""
 
-def named_fields(text: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], list[Problem]]:
-    """Find which fields a rubric shows, all if it names none, and what is wrong with its template."""
+
+def parsed(text: str) -> tuple[nodes.Template, set[str]]:
+    """Parse a template; give its tree, and the names that it takes from outside.
+
+    Raises
+    ------
+    TemplateSyntaxError
+        It is none.
+    """
+    tree = _ENVIRONMENT.parse(text)
+    return tree, find_undeclared_variables(tree) - _ENVIRONMENT.globals.keys()
+
+
+def compiled(text: str) -> Template:
+    """Compile a template."""
+    return _ENVIRONMENT.from_string(text)
+
+
+def named_fields(
+    text: str, names: tuple[str, ...], *, hidden: Collection[str] = ()
+) -> tuple[tuple[str, ...], list[Problem]]:
+    """Find which fields a rubric shows, all if it names none, and what is wrong with its template.
+
+    `hidden` are fields besides `names`, which no rubric shows.
+    """
     try:
-        tree = _ENVIRONMENT.parse(text)
+        tree, outside = parsed(text)
     except TemplateSyntaxError as exc:
         return (), [Problem(path=_PATH, line=exc.lineno, message=str(exc.message))]
     bare = {id(node) for output in tree.find_all(nodes.Output) for node in output.nodes}
-    known = {*names, "criteria", *_ENVIRONMENT.globals}
-    unknown = find_undeclared_variables(tree) - known
+    unknown = outside - {*names, "criteria"}
     used: set[str] = set()
     problems = []
     for node in tree.find_all(nodes.Name):
-        if node.name in unknown:
-            close = difflib.get_close_matches(node.name, [*names, "criteria"], n=1)
-            hint = f'; did you mean "{close[0]}"?' if close else ""
-            message = f'"{node.name}" is no field of data.fields{hint}'
+        if node.name in hidden:
+            message = f'"{node.name}" holds verdicts, which a judge is not shown'
+            problems.append(Problem(path=_PATH, line=node.lineno, message=message))
+        elif node.name in unknown:
+            message = no_field(node.name, (*names, "criteria"))
             problems.append(Problem(path=_PATH, line=node.lineno, message=message))
         elif node.name in names and id(node) not in bare:
             message = (
@@ -49,6 +74,13 @@ def named_fields(text: str, names: tuple[str, ...]) -> tuple[tuple[str, ...], li
     return tuple(name for name in names if name in used) or names, problems
 
 
+def no_field(name: str, known: Iterable[str]) -> str:
+    """Say that a name is no field, and which known one may be meant."""
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f'; did you mean "{close[0]}"?' if close else ""
+    return f'"{name}" is no field of data.fields{hint}'
+
+
 def rendered(text: str, context: Mapping[str, Json]) -> str:
     """Render a rubric of the user's own.
 
@@ -58,8 +90,8 @@ def rendered(text: str, context: Mapping[str, Json]) -> str:
         The template fails.
     """
     try:
-        return _ENVIRONMENT.from_string(text).render(context)
-    except (TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as exc:
+        return compiled(text).render(context)
+    except FAILURES as exc:
         raise InvalidCampaign([Problem(path=_PATH, message=str(exc))]) from exc
 
 
@@ -67,7 +99,7 @@ def rendered(text: str, context: Mapping[str, Json]) -> str:
 def frame(kind: str) -> Template:
     """Load the built-in text of a kind, which also frames a rubric of one's own."""
     source = files("judges.rubrics") / "templates" / f"{kind}.md.j2"
-    return _ENVIRONMENT.from_string(source.read_text(encoding="utf-8"))
+    return compiled(source.read_text(encoding="utf-8"))
 
 
 _PATH = "task.rubric"

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from orchestrator.core.ports import Unreadable
 from orchestrator.core.query import MissingReason, Preference
 from orchestrator.core.scale import Criterion, Scale, ScaleType
-from orchestrator.core.wire import Finish, Json
+from orchestrator.core.wire import Finish, Json, Reply
 
 
 def read_object(text: str) -> dict[str, Json] | Unreadable:
@@ -118,6 +118,13 @@ def spelt(value: Json) -> str:
 def failure(detail: str) -> Unreadable:
     """Say why a reply holds no verdict."""
     return Unreadable(reason=MissingReason.PARSE_FAILURE, detail=detail)
+
+
+def unanswered(reply: Reply, *, limit: int) -> Unreadable | None:
+    """Say why a reply is no answer; None where it ended by itself and says something."""
+    says_something = reply.finish is not Finish.STOP or reply.text.strip()
+    finish = reply.finish if says_something else Finish.EMPTY
+    return None if finish is Finish.STOP else unfinished(finish, reply.flags, limit=limit)
 
 
 def unfinished(finish: Finish, flags: Iterable[str], *, limit: int) -> Unreadable:

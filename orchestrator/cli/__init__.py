@@ -19,6 +19,7 @@ from orchestrator.cli import (  # noqa: F401
     ctl,
     doctor,
     estimate,
+    generate,
     init,
     lab,
     plugins,

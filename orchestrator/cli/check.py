@@ -105,7 +105,7 @@ def _question(shown: Preview) -> Iterator[str]:
         "the policy asks it first" if shown.is_first else "not the one that the policy asks first"
     )
     model = f" {shown.model}" if shown.model else ""
-    yield f"{mock}question  {_units(shown)}   judge {shown.judge} ({shown.adapter}{model})   {first}"
+    yield f"{mock}question  {_units(shown)}   {shown.role} {shown.judge} ({shown.adapter}{model})   {first}"
     for number, turn in enumerate(turns(shown.request), start=1):
         yield f"--- message {number}, role {turn.role}"
         yield turn.content.rstrip("\n")

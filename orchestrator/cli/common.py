@@ -51,7 +51,14 @@ Settings = Annotated[
     typer.Option("--set", metavar="PATH=VALUE", help="Set a field over the file; repeatable."),
 ]
 
-Mock = Annotated[bool, typer.Option("--mock", help="Put a mock in the place of every judge.")]
+Mock = Annotated[
+    bool, typer.Option("--mock", help="Put a mock in the place of every judge and system.")
+]
+RunDirectory = Annotated[
+    Path | None, typer.Option("--run-dir", help="Where the run lives; resumes what is there.")
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Ask everything anew, and keep nothing.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Show nothing while it runs.")]
 Limit = Annotated[
     int | None,
     typer.Option("-n", "--limit", min=1, help="Take a random sample of so many items."),

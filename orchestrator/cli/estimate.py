@@ -32,12 +32,19 @@ class Population(StrEnum):
     THESE = "these_items"
 
 
-class Target(StrEnum):
-    """What the judges measure."""
+class Design(StrEnum):
+    """How the items of a benchmark were drawn."""
 
-    PANEL = "panel"
-    COMMON = "common"
-    POPULATION = "population"
+    SIMPLE = "simple"
+    STRATIFIED = "stratified"
+
+
+class ErrorSplit(StrEnum):
+    """What shares the error."""
+
+    ARMS = "arms"
+    PAIRS = "pairs"
+    NONE = "none"
 
 
 class TieRule(StrEnum):
@@ -79,8 +86,29 @@ def estimate(
         Population, typer.Option("--population", help="Whether the items are a sample of more.")
     ] = Population.LIKE_THESE,
     target: Annotated[
-        Target | None, typer.Option("--target", help="What the judges measure; default panel.")
+        list[str] | None,
+        typer.Option(
+            "--target",
+            metavar="T[,T]",
+            help="What the judges measure: panel, common, population; with exchangeable: benchmark, "
+            "macro, strata, ability; repeatable.",
+        ),
     ] = None,
+    of: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--of",
+            metavar="[STRATUM=]N",
+            help="With exchangeable: the items are a random part of N; repeatable by stratum.",
+        ),
+    ] = None,
+    design: Annotated[
+        Design, typer.Option("--design", help="With exchangeable: how the items were drawn.")
+    ] = Design.SIMPLE,
+    error_split: Annotated[
+        ErrorSplit,
+        typer.Option("--error-split", help="With exchangeable: what shares the error."),
+    ] = ErrorSplit.ARMS,
     accept_from: Annotated[
         str | None,
         typer.Option(
@@ -112,10 +140,13 @@ def estimate(
             contrast=contrast,
             per=per.value,
             population=population.value,
-            target=None if target is None else target.value,
+            targets=tuple(word for text in target or () for word in text.split(",")),
             confidence=confidence,
             accept_from=None if accept_from is None else _line(accept_from),
             ties=Ties(ties.value),
+            of=_sizes(of or ()),
+            design=design.value,
+            error_split=error_split.value,
         ),
     )
     _show(assessment, as_json=as_json)
@@ -150,6 +181,21 @@ def _line(text: str) -> float:
     return line
 
 
+def _sizes(texts: Sequence[str]) -> dict[str | None, int]:
+    """Read what `--of` was given."""
+    sizes: dict[str | None, int] = {}
+    for text in texts:
+        name, equals, number = text.rpartition("=")
+        # Python reads 1_0 as ten, and digits of all scripts.
+        if not (number.isascii() and number.isdigit() and int(number) > 0):
+            raise ConfigError(f"--of {text}: wants N or STRATUM=N, as in 14042 or law=1534")
+        key = name if equals else None
+        if key in sizes:
+            raise ConfigError(f"--of {text}: it is {sizes[key]} already")
+        sizes[key] = int(number)
+    return sizes
+
+
 def _scales(texts: Sequence[str]) -> dict[str | None, tuple[float, float]]:
     """Read what `--scale` was given."""
     from orchestrator.core.scale import FARTHEST
@@ -178,8 +224,4 @@ def _show(assessment: Assessment, *, as_json: bool) -> None:
     else:
         for line in lines(assessment):
             typer.echo(line)
-        if not assessment.results:
-            say("what these columns allow is not built yet; nothing was estimated")
         say(f"next: {printable(assessment.next_command)}")
-    if not assessment.results:
-        raise typer.Exit(2)

@@ -18,6 +18,7 @@ from orchestrator.core.errors import ConfigError
 if TYPE_CHECKING:
     from orchestrator.experiments.figures import Figure
     from orchestrator.experiments.order_design import Verified, Wanted
+    from orchestrator.experiments.plot import Panel
     from orchestrator.experiments.replay import RecordedJudges
 
 lab = typer.Typer(help="Studies of the methods themselves.", no_args_is_help=True)
@@ -95,6 +96,7 @@ Workers = Annotated[int, typer.Option("--workers", min=1, help="Processes.")]
 Dask = Annotated[
     str | None, typer.Option("--dask", metavar="ADDRESS", help="A Dask scheduler instead.")
 ]
+Alpha = Annotated[float, typer.Option("--alpha", help="Two-sided error.")]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Write every figure here.")]
 Plot = Annotated[Path | None, typer.Option("--plot", help="Write curves here, .svg or .png.")]
 Fits = Annotated[int, typer.Option("--fits", min=0, help="Replicates that are fitted, too.")]
@@ -249,8 +251,14 @@ def _present(
     way: _Way,
     unit: str = "%",
     x: str = "batches",
+    *,
+    curves: Callable[[list[Figure]], list[Panel]] | None = None,
+    is_crossed: bool = False,
 ) -> None:
-    """Compute a study and show its figures; curves are of what is measured in a unit, against x."""
+    """Compute a study and show its figures; curves are of what is measured in a unit, against x.
+
+    `is_crossed`: tables have a column for each measure instead of each size.
+    """
     from rich.console import Console
 
     from orchestrator.experiments import figures, output
@@ -265,8 +273,8 @@ def _present(
     if way.as_json:
         print_json(figures.as_json(found))
     else:
-        console = Console(width=None if sys.stdout.isatty() else 120)
-        for part in figures.tables(found, x):
+        console = Console(width=None if sys.stdout.isatty() else 150 if is_crossed else 120)
+        for part in figures.crossed(found) if is_crossed else figures.tables(found, x):
             console.print(part)
         typer.echo("figures ± Monte-Carlo standard errors; published: by the method's authors;")
         typer.echo("reference: by another program")
@@ -274,7 +282,7 @@ def _present(
         output.write_csv(way.csv, found)
         say(f"figures  {way.csv}")
     if way.plot is not None:
-        panels = figures.panels(found, unit)
+        panels = curves(found) if curves else figures.panels(found, unit)
         picture.write(way.plot, panels, title=title, x=x, y=unit.removeprefix(": "), is_level=True)
         say(f"plot     {way.plot}")
 
@@ -624,6 +632,233 @@ def tensor_coverage(
         ": gap width",
         "comparisons",
     )
+
+
+# --- benchmarks --------------------------------------------------------------------------------
+
+
+@experiment.command("peeking")
+def peeking(
+    share: Annotated[
+        list[float] | None,
+        typer.Option("--share", metavar="P", help="Share of right answers; repeatable."),
+    ] = None,
+    items: Annotated[int, typer.Option("--items", min=100, help="Items of the benchmark.")] = 2000,
+    alpha: Alpha = 0.05,
+    first: Annotated[int, typer.Option("--from", min=1, help="The first look.")] = 30,
+    planned: Annotated[
+        int | None,
+        typer.Option("--planned", min=1, help="Items that sequences plan for; a quarter."),
+    ] = None,
+    half_width: Annotated[
+        float, typer.Option("--half-width", help="That betting plans its number for.")
+    ] = 0.044,
+    reps: Replicates = 200,
+    seed: SeedOfAll = 12,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at every item of a benchmark: how often each interval for its mean is wrong by then."""
+    from orchestrator.experiments import peeking as watching
+
+    shares = share or [0.5, 0.7, 0.95]
+    _check_shares("--share", *shares)
+    _check_shares("--alpha", alpha)
+    _check_shares("--half-width", half_width)
+    if (planned := planned or items // 4) >= items or first > planned:
+        raise ConfigError(
+            f"--planned {planned}: wants a number from --from, {first}, up to {items}"
+        )
+    studies = [
+        watching.Study(
+            p=p,
+            n_items=items,
+            alpha=alpha,
+            first=first,
+            planned=planned,
+            half_width=half_width,
+            n_reps=reps,
+            seed=seed,
+        )
+        for p in shares
+    ]
+    _present(
+        "A benchmark looked at after each item",
+        lambda executor: [
+            figure for each in studies for figure in watching.run(each, executor, _progress)
+        ],
+        _Way(workers, dask, csv, plot, as_json),
+        "wrong by then, %",
+        "items",
+    )
+
+
+def _check_shares(option: str, *values: float) -> None:
+    for value in values:
+        if not 0 < value < 1:
+            raise ConfigError(f"{option} {value:g}: wants a number between 0 and 1")
+
+
+@experiment.command("subsample-mmlu")
+def subsample_mmlu(
+    table: Annotated[
+        Path, typer.Argument(help="A table of items by systems: 0, 1 or nothing.", metavar="TABLE")
+    ],
+    strata: Annotated[
+        str | None, typer.Option("--strata", metavar="COLUMN", help="An item's stratum.")
+    ] = None,
+    domain: Annotated[
+        str | None, typer.Option("--domain", metavar="COLUMN", help="A stratum's domain.")
+    ] = None,
+    half_width: Annotated[
+        float, typer.Option("--half-width", help="At which a run stops.")
+    ] = 0.0154,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option("--pair", metavar="A,B", help="Systems to tell apart; repeatable."),
+    ] = None,
+    alpha: Alpha = 0.05,
+    reps: Replicates = 20,
+    seed: SeedOfAll = 15,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw items of your table of answers in many orders, until they say what all of them say."""
+    from orchestrator.experiments import subsample
+
+    _check_shares("--alpha", alpha)
+    _check_shares("--half-width", half_width)
+    answers = subsample.read_answers(table, strata, domain)
+    pairs = tuple(_pair(each) for each in pair or ())
+    for system in (name for each in pairs for name in each):
+        answers.of(system)
+    study = subsample.Study(
+        answers=answers,
+        half_width=half_width,
+        alpha=alpha,
+        pairs=pairs,
+        n_reps=reps,
+        seed=seed,
+    )
+    _present(
+        f"{table.name} to ±{100 * half_width:.4g} points",
+        lambda executor: subsample.run(study, executor, _progress),
+        _Way(workers, dask, csv, plot, as_json),
+        "items",
+        "right, %",
+        curves=subsample.panels,
+        is_crossed=True,
+    )
+
+
+@experiment.command("beta-proxy")
+def beta_proxy(
+    law: Annotated[
+        str, typer.Option("--law", metavar="A,B", help="Beta law of subjects' chances.")
+    ] = "7,3",
+    items: Annotated[int, typer.Option("--items", min=1, help="Items of a subject.")] = 100,
+    alpha: Alpha = 0.05,
+    reps: Replicates = 100,
+    seed: SeedOfAll = 8,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Bound chances and macro scores by the best proxy of a Beta law, and by what is not it."""
+    from orchestrator.experiments import beta_proxy_study as proxy
+
+    _check_shares("--alpha", alpha)
+    chances = proxy.Law(*_two_numbers("--law", law))
+    study = proxy.Study(law=chances, n_items=items, alpha=alpha, n_reps=reps, seed=seed)
+    _present(
+        "Ability on subjects like these",
+        lambda executor: [
+            *proxy.proxies(),
+            *(
+                figure
+                for each in dict.fromkeys((study.law, proxy.SKEWED))
+                for figure in proxy.tails(each)
+            ),
+            *proxy.run(study, executor, _progress),
+        ],
+        _Way(workers, dask, csv, plot, as_json),
+        "± points",
+        "size",
+    )
+
+
+def _two_numbers(option: str, words: str) -> tuple[float, float]:
+    try:
+        a, b = map(float, words.split(","))
+    except ValueError as exc:
+        raise ConfigError(f"{option} {words}: wants two numbers, as in 7,3") from exc
+    if not (0 < a < math.inf and 0 < b < math.inf):
+        raise ConfigError(f"{option} {words}: both are above 0")
+    return a, b
+
+
+@experiment.command("async-order")
+def async_order(
+    share: Annotated[
+        float, typer.Option("--share", metavar="P", help="Share of right answers.")
+    ] = 0.7,
+    items: Annotated[int, typer.Option("--items", min=10, help="Items of the benchmark.")] = 1000,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Items under way.")] = 64,
+    slow: Annotated[
+        float, typer.Option("--slow", min=0.0, help="Time of a wrong answer over a right one's.")
+    ] = 3.0,
+    look: Annotated[
+        list[int] | None,
+        typer.Option("--look", min=1, help="Items back at a look; repeatable."),
+    ] = None,
+    alpha: Alpha = 0.05,
+    reps: Replicates = 300,
+    seed: SeedOfAll = 16,
+    workers: Workers = 1,
+    dask: Dask = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at a benchmark while wrong answers come back late, by three ways of counting."""
+    from orchestrator.experiments import async_order as in_order
+
+    _check_shares("--share", share)
+    _check_shares("--alpha", alpha)
+    study = in_order.Study(
+        p=share,
+        n_items=items,
+        n_workers=at_once,
+        slow=slow,
+        looks=tuple(sorted(set(look or (items // 5, items // 2, 4 * items // 5)))),
+        alpha=alpha,
+        n_reps=reps,
+        seed=seed,
+    )
+    if study.looks[-1] > items:
+        raise ConfigError(f"--look {study.looks[-1]}: there are {items} items")
+    _present(
+        "Answers in an order of their own",
+        lambda executor: in_order.run(study, executor, _progress),
+        _Way(workers, dask, csv, plot, as_json),
+        "± points",
+        "items back",
+    )
+
+
+def _pair(words: str) -> tuple[str, str]:
+    first, comma, second = words.partition(",")
+    if not comma or not first or not second:
+        raise ConfigError(f"--pair {words}: wants two systems, as in A,B")
+    return first.strip(), second.strip()
 
 
 # --- designs -----------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -40,6 +41,28 @@ def plan(
     seed: Seed = None,
     set_: Settings = None,
     env_file: EnvFiles = None,
+    half_width: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--half-width",
+            metavar="T",
+            help="What does ±T take and cost, by method? Of a benchmark; repeatable.",
+        ),
+    ] = None,
+    usd: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--usd",
+            metavar="X",
+            help="What precision do $X buy, by method? Of a benchmark; repeatable.",
+        ),
+    ] = None,
+    mean: Annotated[
+        float | None,
+        typer.Option(
+            "--mean", metavar="M", help="The mean that a benchmark's scores are taken to have."
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Where the plan goes; plan.json beside the file."),
@@ -55,12 +78,29 @@ def plan(
     )
     if output is not None:
         check_outputs([output], reads=campaign.file.reads)
-    show_plan(campaign, output or file.parent / PLAN_NAME, jobs=jobs, as_json=as_json)
+    show_plan(
+        campaign,
+        output or file.parent / PLAN_NAME,
+        jobs=jobs,
+        as_json=as_json,
+        half_widths=half_width or (),
+        usd=usd or (),
+        mean=mean,
+    )
     if not as_json:
         say(f"next: sortition run {file}")
 
 
-def show_plan(campaign: Campaign, path: Path, *, jobs: int | None, as_json: bool) -> None:
+def show_plan(
+    campaign: Campaign,
+    path: Path,
+    *,
+    jobs: int | None,
+    as_json: bool,
+    half_widths: Sequence[float] = (),
+    usd: Sequence[str] = (),
+    mean: float | None = None,
+) -> None:
     """Plan a campaign, write the plan and print it; what its rivals can, where it has too little money.
 
     Raises
@@ -77,7 +117,7 @@ def show_plan(campaign: Campaign, path: Path, *, jobs: int | None, as_json: bool
 
     reason: BudgetTooSmall | None = None
     try:
-        made = campaign.plan(max_in_flight=jobs)
+        made = campaign.plan(max_in_flight=jobs, half_widths=half_widths, usd=usd, mean=mean)
         written, lines = document(made), plan_lines(made)
     except BudgetTooSmall as exc:
         refusal, reason = campaign.rivals(exc), exc

@@ -8,16 +8,11 @@ from orchestrator.cli.common import AsJson, app, print_json, print_table, say
 @app.command()
 def plugins(as_json: AsJson = False) -> None:
     """List the kinds of judges, policies and estimators, and where each comes from."""
-    from orchestrator.campaign_file import kinds
-    from orchestrator.planned import PLANNED
-    from orchestrator.registry import NOUNS, offers
+    from orchestrator.registry import NOUNS, known, offers
 
     found = []
     for group in NOUNS:
-        for kind in kinds(group):
-            if kind in PLANNED[group]:  # parts of it may be there
-                found.append((group, kind, "planned", "", ""))
-                continue
+        for kind in known(group):
             for offer in offers(group, kind):
                 status = "plug-in" if offer.distribution else "built-in"
                 found.append((group, kind, status, offer.place, offer.distribution))

@@ -20,7 +20,10 @@ from orchestrator.cli.common import (
     Jobs,
     Limit,
     Mock,
+    NoCache,
+    Quiet,
     RunArgument,
+    RunDirectory,
     Seed,
     Settings,
     Yes,
@@ -56,18 +59,14 @@ MOCK_NOTE = "mock campaign: no judge is real, and no money is spent"
 @app.command()
 def run(
     file: File = DEFAULT_FILE,
-    run_dir: Annotated[
-        Path | None, typer.Option("--run-dir", help="Where the run lives; resumes what is there.")
-    ] = None,
+    run_dir: RunDirectory = None,
     budget_usd: Budget = None,
     mock: Mock = False,
     jobs: Jobs = None,
     limit: Limit = None,
     seed: Seed = None,
     set_: Settings = None,
-    no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Ask everything anew, and keep nothing.")
-    ] = False,
+    no_cache: NoCache = False,
     env_file: EnvFiles = None,
     yes: Yes = False,
     output: Annotated[
@@ -78,9 +77,7 @@ def run(
     ] = None,
     display: DisplayOption = None,
     as_json: AsJson = False,
-    quiet: Annotated[
-        bool, typer.Option("-q", "--quiet", help="Show nothing while it runs.")
-    ] = False,
+    quiet: Quiet = False,
     exit_code_on_fail: ExitCodeOnFail = GATE_FAILED,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Plan it, as `sortition plan` does; send nothing.")
@@ -104,9 +101,9 @@ def run(
         opened = campaign.build().crew.opened
         launch = {"name": opened.identity["name"], "mock": opened.identity["mock"]}
         print_json({"record": "launch", **launch, "cap_nano_usd": opened.cap})
-    with _frozen_heap(), watching(chosen_display(display, as_json=as_json, quiet=quiet)) as observe:
+    with frozen_heap(), watching(chosen_display(display, as_json=as_json, quiet=quiet)) as observe:
         result = campaign.run(run_dir, max_in_flight=jobs, observe=observe)
-    _finish(result, output or [], as_json=as_json, on_fail=exit_code_on_fail)
+    finish(result, output or [], as_json=as_json, on_fail=exit_code_on_fail)
 
 
 @app.command()
@@ -141,7 +138,7 @@ def resume(
         result = go_on(directory, changes, max_in_flight=jobs, observe=observe)
     if wanted is not None and wanted != result.data.spend.cap:
         say("this run has nothing to go on with: it was only read again, its cap is as before")
-    _finish(result, [], as_json=as_json, on_fail=exit_code_on_fail)
+    finish(result, [], as_json=as_json, on_fail=exit_code_on_fail)
 
 
 # --- before and after ---
@@ -149,12 +146,18 @@ def resume(
 
 def _introduce(campaign: Campaign, *, jobs: int | None, yes: bool) -> None:
     """Say what will run, what it will likely cost and can cost at most; ask where money is real."""
-    from orchestrator.core.money import format_usd
     from orchestrator.report.planning import run_lines
 
     campaign.check_keys()
     for line in run_lines(campaign.plan(max_in_flight=jobs, rivals=False)):
         say(line)
+    let_agree(campaign, yes=yes)
+
+
+def let_agree(campaign: Campaign, *, yes: bool) -> None:
+    """Say what is odd, and ask where money is real."""
+    from orchestrator.core.money import format_usd
+
     blueprint = campaign.build()
     opened = blueprint.crew.opened
     for warning in blueprint.warnings:
@@ -181,7 +184,8 @@ def _confirm(*, is_real: bool, yes: bool, amount: str | None) -> None:
         raise typer.Exit(2)
 
 
-def _finish(result: Result, outputs: Sequence[Path], *, as_json: bool, on_fail: int) -> NoReturn:
+def finish(result: Result, outputs: Sequence[Path], *, as_json: bool, on_fail: int) -> NoReturn:
+    """Write what else was asked for, say what the run came to, and end with its exit code."""
     from orchestrator import rundir
     from orchestrator.report.screen import closing_lines
 
@@ -205,7 +209,7 @@ def _finish(result: Result, outputs: Sequence[Path], *, as_json: bool, on_fail: 
 
 
 @contextmanager
-def _frozen_heap() -> Iterator[None]:
+def frozen_heap() -> Iterator[None]:
     """Keep the collector from looking through data and modules that live as long as the run."""
     gc.freeze()
     try:

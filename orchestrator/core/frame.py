@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from orchestrator.core.ids import ArmIx, ItemIx, UnitIx
 
+CANDIDATE = "candidate"
+"""The field that holds what is judged; it can't be blank."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Frame:

@@ -24,7 +24,7 @@ from orchestrator.core.events import (
 )
 from orchestrator.core.ids import JudgeIx, Seq
 from orchestrator.core.money import Nano, PriceCard
-from orchestrator.core.query import MissingReason, Observation, Query
+from orchestrator.core.query import MissingReason, Observation, Query, Role
 from orchestrator.core.records import Record
 from orchestrator.core.study import Study
 from orchestrator.core.wire import Attempt, Json, Reply, Request, Route
@@ -218,8 +218,9 @@ class JudgeSetting:
     """What an adapter is built from besides its own config.
 
     `truth` (n_units, n_criteria) float64 is the known truth of mock campaigns, None where the data
-    hold none. `recording` is what a recorded judge answers from where that is no file. The rest is
-    for judges behind a connection: `base_url` None is the provider's own, `concurrency` says how
+    hold none. `recording` is what a recorded judge answers from where that is no file. `keys` are what
+    a right answer says, by unit, for systems that are mocks; None where no step compares with a key.
+    The rest is for judges behind a connection: `base_url` None is the provider's own, `concurrency` says how
     many calls may be under way, and times are in seconds.
     """
 
@@ -229,6 +230,8 @@ class JudgeSetting:
     max_output_tok: int
     truth: Any = None
     recording: Any = None
+    keys: Sequence[str] | None = None
+    role: Role = Role.JUDGE
     model: str = ""
     base_url: str | None = field(default=None, repr=False)  # it may hold a password
     api_key: str = field(default="", repr=False)

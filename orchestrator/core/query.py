@@ -58,6 +58,8 @@ class MissingReason(StrEnum):
     RATE_LIMITED = "rate_limited"
     EXHAUSTED = "exhausted"
     NO_MONEY_FOR_RETRY = "no_money_for_retry"
+    NO_ANSWER = "no_answer"
+    """The system under test gave none to a unit; its own question says why."""
 
 
 class Preference(StrEnum):
@@ -72,9 +74,9 @@ class Preference(StrEnum):
 class Query:
     """One question, as a policy proposes it.
 
-    `units` stand in presentation order. `judge` indexes the campaign's judges or, for
-    `Role.SYSTEM`, its systems. `replicate` counts repeats of the same question from 0. `parent` is
-    the generation that a verdict reads. `propensity` is the probability with which the policy
+    `units` stand in presentation order. `judge` indexes all who can be asked: the campaign's judges,
+    then its systems. `replicate` counts repeats of the same question from 0. `parent` is the
+    generation that a verdict reads, the last one where it reads several. `propensity` is the probability with which the policy
     chose this question given the past; it can't be reconstructed afterwards.
     """
 

@@ -32,6 +32,9 @@ class StopReason(StrEnum):
     STORAGE = "storage"
 
 
+OF_ARMS = frozenset({"arms", "macro"})
+"""Targets of estimates along the arms."""
+
 COMPLETE = frozenset(
     {
         StopReason.FINISHED,
@@ -59,6 +62,7 @@ class StopRule:
     ----------
     every : a look after each so many told questions, > 0
     target_half_width : on the primary estimate's scale; None never stops
+    of_every_arm : whether the target is that of each arm's own estimate, not of the primary one
     min_items : items that the estimates it reads need before a look may stop the run
     gates : those that end the run once all are decided; empty: none do
     max_answers : answers with which the run ends, exactly so many if there are so many; None: no end
@@ -68,6 +72,7 @@ class StopRule:
 
     every: int = 25
     target_half_width: float | None = None
+    of_every_arm: bool = False
     min_items: int = 20
     gates: tuple[Gate, ...] = ()
     separates: Literal["leader", "ranking"] | None = None
@@ -86,12 +91,25 @@ class StopRule:
         spacing: int = 1 << max(0, (looks // LOOKS_PER_DOUBLING).bit_length() - 1)
         return looks % spacing == 0
 
-    def is_met(self, primary: Estimate) -> bool:
-        """Say whether the primary estimate is as precise as asked for."""
-        width = primary.half_width
+    def aimed_at(self, estimates: Sequence[Estimate]) -> Estimate:
+        """Give the estimate whose half-width the target is for: the primary one, or that of the arms.
+
+        Where no estimate of the primary entry is along the arms, it is the primary one.
+        """
+        primary = estimates[0]
+        if not self.of_every_arm:
+            return primary
+        own = (e for e in estimates if e.name == primary.name and e.target in OF_ARMS)
+        return next(own, primary)
+
+    def is_met(self, estimates: Sequence[Estimate]) -> bool:
+        """Say whether what the target is for is as precise as asked for."""
+        if self.target_half_width is None or not estimates:
+            return False
+        aim = self.aimed_at(estimates)
+        width = aim.half_width
         return (
-            self.target_half_width is not None
-            and primary.n_items >= self.min_items
+            aim.n_items >= self.min_items
             and not math.isnan(width)
             and width <= self.target_half_width
         )

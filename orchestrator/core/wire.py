@@ -28,6 +28,8 @@ class Origin(StrEnum):
     CACHE = "cache"
     RECORDED = "recorded"
     IMPORTED = "imported"
+    KEY = "key"
+    """It was decided without a call, by comparing with a key or reading a recorded verdict."""
 
 
 class Route(StrEnum):

@@ -84,10 +84,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
-    """What came of a job. `parks` says why its judge must not be asked again, if so."""
+    """What came of a job: the outcome and the reply that it was read in, None without one.
+
+    `parks` says why its judge must not be asked again, if so.
+    """
 
     job: Job
     outcome: Outcome
+    reply: Reply | None = None
     parks: str | None = None
 
 
@@ -126,10 +130,10 @@ def mean_pause(n: int) -> float:
 def answered(job: Job, reply: Reply, archive: Archive) -> Outcome:
     """Read and price the reply of an attempt; without usage the whole hold is charged.
 
-    An answer that comes from the cache was paid for by an earlier run.
+    An answer that comes from the cache was paid for by an earlier run; one by the key is free.
     """
     flags = reply.flags
-    if reply.origin is Origin.CACHE:
+    if reply.origin in {Origin.CACHE, Origin.KEY}:
         charge = Nano(0)
     elif reply.usage is None:
         charge, flags = job.hold, (*flags, "usage_missing")

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from orchestrator.core.answers import Answers
 from orchestrator.core.errors import JudgeError
 from orchestrator.core.events import Opened
 from orchestrator.core.judge import Judge
@@ -52,7 +53,9 @@ class Crew:
     `new_policy` and `new_estimators` take the cap that the run was opened with: they may plan with it.
     `new_estimators` gives the campaign's estimators in order; the first estimate of the first is
     the primary one. `n_units` counts what can be asked about; None where that is not known. `memory`
-    None: every question goes to its judge.
+    None: every question goes to its judge. The last `n_systems` of the judges are systems under test,
+    one an arm; their answers stand in `answers`, which serves one run at a time, and `recall` gives a
+    kept one by its digest.
     """
 
     opened: Opened
@@ -63,3 +66,11 @@ class Crew:
     delivery: Delivery = Delivery.IN_ORDER
     n_units: int | None = None
     memory: Memory | None = None
+    n_systems: int = 0
+    answers: Answers | None = None
+    recall: Callable[[str], Reply | None] | None = None
+
+    @property
+    def systems(self) -> range:
+        """The numbers of the systems among all who can be asked."""
+        return range(len(self.judges) - self.n_systems, len(self.judges))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.core.errors import OrchestratorError
 from orchestrator.core.events import Parked, Reasked, Told
@@ -12,7 +12,7 @@ from orchestrator.core.ports import FINISH, PAUSE
 from orchestrator.core.query import Missing, MissingReason, Query, Role, outcome_digest
 from orchestrator.core.records import Open
 from orchestrator.core.stopping import StopReason
-from orchestrator.core.wire import Attempt, Reply, Request
+from orchestrator.core.wire import Attempt, Origin, Reply, Request
 from orchestrator.engine.fold import State
 
 ENDINGS = {
@@ -28,12 +28,19 @@ MAX_DECLINED_IN_ROW = 16
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask this, holding so much; what is remembered is answered already and costs nothing."""
+    """Ask this, holding so much; what is known already costs nothing."""
 
     query: Query
     hold: Nano
     request: Request
-    remembered: Reply | None = None
+    known: Reply | MissingReason | None = None
+
+
+def origin_of(known: Reply | MissingReason | None) -> Origin:
+    """Say where the answer to a question comes from, by what is known when it is asked."""
+    if known is None:
+        return Origin.LIVE
+    return known.origin if isinstance(known, Reply) else Origin.KEY
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,13 +124,14 @@ def _within_limits(state: State) -> Action:
         most = state.stop.max_answers
         if most is not None and state.n_answered >= most:
             return Limit("max_answers")
-        if most is not None and state.n_answered + len(state.open) >= most:
+        if most is not None and state.n_answered + state.n_open_verdicts >= most:
             return WAIT
     elif state.is_drained:
         return Stop(ENDINGS.get(state.limit_reached, StopReason.LIMIT))
-    if state.limit_reached or state.is_paused or len(state.open) >= opened.window:
+    is_full = len(state.open) >= opened.window and not state.generations.is_owed
+    if state.limit_reached or state.is_paused or is_full:
         return WAIT
-    if not state.n_up:
+    if not state.n_up or state.lacks_system:
         waits = any(judge.down_until is not None for judge in state.judges)
         return WAIT if waits or not state.is_drained else Stop(StopReason.JUDGES_DOWN)
     return _by_policy(state)
@@ -136,7 +144,7 @@ def _by_policy(state: State) -> Action:
             return WAIT
         return Stop(StopReason.BUDGET if state.declined else StopReason.FINISHED)
     if proposal is PAUSE:
-        if state.is_drained and state.n_up == len(state.judges):
+        if state.is_drained and state.n_up == len(state.asked_by_policy):
             raise OrchestratorError("the policy pauses although nothing is outstanding")
         return WAIT
     if not isinstance(proposal, Query):
@@ -145,27 +153,50 @@ def _by_policy(state: State) -> Action:
         raise OrchestratorError(f"the policy proposes {proposal!r}: {wrong}")
     if state.judges[proposal.judge].is_down:
         raise OrchestratorError(f"the policy asks judge {proposal.judge}, which is down")
-    request = state.render(proposal)
-    if (reply := state.remembered(proposal)) is not None:
-        return Ask(proposal, Nano(0), request, reply)
-    hold = state.hold_for(request)
-    account = state.ledger.lacking(proposal, hold)
+    return _affordable(state, proposal)
+
+
+def _affordable(state: State, proposal: Query) -> Action:
+    """Ask a question, or first for an answer that it reads; both are held, or neither."""
+    lacking = state.generations.lacking(proposal)
+    # What came back has the parent that it had.
+    parent = None if lacking else state.generations.parent(proposal)
+    if parent != proposal.parent:
+        proposal = replace(proposal, parent=parent)
+    if not lacking and not state.generations.untold(proposal):
+        known = state.known(proposal)
+        if known is not None:
+            return Ask(proposal, Nano(0), state.render(proposal), known)
+    firsts = [_asked(state, generation) for generation in lacking]
+    request = state.render_blind(proposal)
+    asks = [*firsts, Ask(proposal, state.hold_for(request), request)]
+    most = state.crew.opened.max_requests
+    if most is not None and state.n_requests + len(asks) > most and state.limit_reached is None:
+        return Limit("max_requests")
+    account = state.ledger.lacking(*((ask.query, ask.hold) for ask in asks))
     if account is None:
-        return Ask(proposal, hold, request)
+        return asks[0]
     if not state.is_drained:
         return WAIT
     if state.n_declined_in_row >= MAX_DECLINED_IN_ROW:
         return Stop(StopReason.BUDGET)
-    return Decline(proposal, hold, account)
+    return Decline(proposal, Nano(sum(ask.hold for ask in asks)), account)
+
+
+def _asked(state: State, generation: Query) -> Ask:
+    """Ask a system for an answer, unless an earlier run has it."""
+    request, known = state.render(generation), state.known(generation)
+    hold = Nano(0) if known is not None else state.hold_for(request)
+    return Ask(generation, hold, request, known)
 
 
 def _misfit(state: State, proposal: Query) -> str:
     """Say what is wrong with a proposal in itself; nothing if it is a question that can be asked."""
     judge, units, most = proposal.judge, proposal.units, state.crew.n_units
-    if proposal.role is not Role.JUDGE:
-        return "there are no systems to ask"
-    if type(judge) is not int or not 0 <= judge < len(state.judges):
-        return f"judges are 0 to {len(state.judges) - 1}"
+    if (proposal.role is Role.SYSTEM) != state.is_generating:
+        return f"a policy has no {proposal.role}s to ask here"
+    if type(judge) is not int or judge not in state.asked_by_policy:
+        return f"judges are 0 to {len(state.asked_by_policy) - 1}"
     if not units:
         return "no unit"
     for unit in units:
@@ -212,7 +243,7 @@ def may_ask_again(state: State, at: Open) -> bool:
 
 
 def _is_worth_asking_again(state: State, at: Open, missing: Missing) -> bool:
-    if not may_ask_again(state, at):
+    if at.origin is not Origin.LIVE or not may_ask_again(state, at):
         return False
     match missing.reason:
         case MissingReason.TRUNCATED:

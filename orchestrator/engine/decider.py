@@ -22,20 +22,35 @@ from orchestrator.core.events import (
     LimitReached,
     Reasked,
     Stopped,
+    Told,
 )
 from orchestrator.core.ids import JudgeIx, QNo
 from orchestrator.core.money import Nano
-from orchestrator.core.query import Judged, Query
+from orchestrator.core.query import Judged, Missing, MissingReason, Query, Role
 from orchestrator.core.stopping import StopReason
-from orchestrator.core.wire import Origin, Reply, Request
-from orchestrator.engine.attempts import Arrival, Job, answered
+from orchestrator.core.wire import Billing, Reply, Request
+from orchestrator.engine.attempts import Arrival, Job, answered, unanswered
 from orchestrator.engine.crew import Archive
-from orchestrator.engine.decide import Ask, Decline, Limit, Look, Park, Stop, Wait, decide, hear
+from orchestrator.engine.decide import (
+    Ask,
+    Decline,
+    Limit,
+    Look,
+    Park,
+    Stop,
+    Wait,
+    decide,
+    hear,
+    origin_of,
+)
 from orchestrator.engine.fold import State
 from orchestrator.engine.resume import close
 
 SLOW_ESTIMATE_S = 0.02
 """Estimates that take longer leave the event loop for a thread."""
+
+MOST_TOLD = 500
+"""What needs no call could be told without end; a turn tells no more than this, and commits."""
 
 
 class Outbox(Protocol):
@@ -65,6 +80,7 @@ class Decider:
         self._outbox = outbox
         self._archive = archive
         self._may_thread = may_thread
+        self.has_more = False
         self._turn: list[Event] = []
         self._estimate_s = 0.0
 
@@ -82,13 +98,15 @@ class Decider:
 
     def take_up_unsent(self) -> None:
         """Line up what an earlier process asked and never sent."""
-        for at in self.state.open.values():
-            if at.outcome is None and not at.returned:
-                self._put(at.q, at.query, self.state.render(at.query, at.attempt), at.hold)
+        for at in list(self.state.open.values()):
+            if not at.is_due:
+                self._let_go(at.q)
 
     def take_in(self, arrival: Arrival) -> None:
         """Store what came of a question; it is told when its turn comes."""
         job = arrival.job
+        if job.query.role is Role.SYSTEM and isinstance(arrival.outcome, Judged) and arrival.reply:
+            self.state.generations.note_text(job.query.units[0], arrival.reply.text)
         if self.state.stopped is not None:
             self.do(Late(q=job.q, outcome=arrival.outcome))
             return
@@ -105,6 +123,9 @@ class Decider:
         at = self.state.judges[job.query.judge]
         if arrival.parks is not None and not (at.is_down and at.down_until is None):
             self.park(JudgeIx(job.query.judge), arrival.parks)
+        if job.query.role is Role.SYSTEM and isinstance(arrival.outcome, Judged):
+            for q in [*self.state.generations.waiting(job.q)]:
+                self._let_go(q)
 
     def remember(self, job: Job, reply: Reply, judged: Judged) -> None:
         """Keep an answer for later runs; end this one if what earlier ones kept is stale."""
@@ -116,14 +137,27 @@ class Decider:
             self.do(LimitReached(which="stale_cache", why=stale))
 
     async def decide(self) -> None:
-        """Ask until the window is full, tell what is due, and so on until nothing is left to do."""
+        """Ask until the window is full, tell what is due, and so on until nothing is left to do.
+
+        Or until enough is told for one commit: `has_more` says so.
+        """
+        n_told = 0
+        self.has_more = False
         while not self.state.is_paused:
             await self._ask_until_full()
             at = self.state.next_due()
             if at is None or self.state.stopped is not None:
                 return
+            if n_told == MOST_TOLD:
+                self.has_more = True
+                return
+            n_told += 1
             event = hear(self.state, at)
+            waiting = [*self.state.generations.waiting(at.q)]
             self.do(event)
+            if isinstance(event, Told) and isinstance(at.outcome, Missing):
+                for q in waiting:
+                    self._let_go(q)
             if isinstance(event, Reasked):
                 self._put(at.q, at.query, self.state.render(at.query, event.attempt), event.hold)
 
@@ -142,12 +176,15 @@ class Decider:
         state = self.state
         while True:
             match decide(state):
-                case Ask(query=query, hold=hold, request=request, remembered=None):
+                case Ask(query=query, hold=hold, request=request, known=None):
                     q = QNo(state.n_asked)
                     self.do(Asked(q=q, query=query, hold=hold))
-                    self._put(q, query, request, hold)
-                case Ask(query=query, request=request, remembered=Reply() as reply):
-                    self._answer(query, request, reply)
+                    if state.generations.untold(query):
+                        self._let_go(q)
+                    else:
+                        self._put(q, query, request, hold)
+                case Ask(query=query, request=request, known=known) if known is not None:
+                    self._answer(query, request, known)
                 case Decline(query=query, hold=hold, account=account):
                     self.do(Declined(query=query, hold=hold, account=account))
                 case Look():
@@ -168,12 +205,29 @@ class Decider:
         self.do(Stopped(reason=reason))
         self._outbox.drop_all()
 
-    def _answer(self, query: Query, request: Request, reply: Reply) -> None:
-        """Ask what is remembered; the answer arrives with the question."""
+    def _answer(self, query: Query, request: Request, known: Reply | MissingReason) -> None:
+        """Ask what is known; the answer arrives with the question."""
         q = QNo(self.state.n_asked)
-        self.do(Asked(q=q, query=query, hold=Nano(0), origin=Origin.CACHE))
-        job = self._job(q, query, request, Nano(0))
-        self.take_in(Arrival(job=job, outcome=answered(job, reply, self._archive)))
+        self.do(Asked(q=q, query=query, hold=Nano(0), origin=origin_of(known)))
+        self.take_in(self._without_call(self._job(q, query, request, Nano(0)), known))
+
+    def _without_call(self, job: Job, known: Reply | MissingReason) -> Arrival:
+        if isinstance(known, Reply):
+            return Arrival(job=job, outcome=answered(job, known, self._archive), reply=known)
+        return Arrival(job=job, outcome=unanswered(job, known, Billing.NO))
+
+    def _let_go(self, q: QNo) -> None:
+        """Send a question once the answers that it reads are there, if it needs to be sent at all."""
+        state = self.state
+        at = state.open.get(q)
+        if at is None or at.is_due or at.sent or state.generations.waits(at.query):
+            return
+        job = self._job(q, at.query, state.render(at.query, at.attempt), at.hold)
+        known = state.known(at.query) or state.unsendable(at)
+        if known is None:
+            self._outbox.put(job)
+        else:
+            self.take_in(self._without_call(job, known))
 
     def _put(self, q: QNo, query: Query, request: Request, hold: Nano) -> None:
         self._outbox.put(self._job(q, query, request, hold))

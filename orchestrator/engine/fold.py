@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import Protocol, assert_never, runtime_checkable
 
 from orchestrator.core.budget import BudgetView
-from orchestrator.core.errors import ReplayDivergence
+from orchestrator.core.errors import CorruptLog, ReplayDivergence
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.events import (
     GLANCE,
@@ -44,11 +44,12 @@ from orchestrator.core.events import (
 )
 from orchestrator.core.ids import JudgeIx, QNo
 from orchestrator.core.money import Nano
-from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, Query
+from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, Query, Role
 from orchestrator.core.records import Join, Open
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Origin, Reply, Request
 from orchestrator.engine.crew import Crew
+from orchestrator.engine.generations import Generations
 from orchestrator.engine.ledger import Ledger
 from orchestrator.engine.sequencer import Sequencer
 
@@ -69,6 +70,15 @@ class JudgeState:
     """What its replies left uncertain; attempts that a crash of ours lost are not its fault."""
 
 
+@runtime_checkable
+class Keyed(Protocol):
+    """A rubric that decides some questions by itself."""
+
+    def known(self, query: Query) -> Reply | None:
+        """Give the verdict that no call is needed for; None where a judge must be asked."""
+        ...
+
+
 class State:
     """Everything that decisions depend on, and what follows from them."""
 
@@ -81,10 +91,15 @@ class State:
         # The looks are those that the run was opened with, whatever its cap is now.
         self.stop = replace(crew.stop, every=opened.looks)
         names = [judge.name for judge in crew.judges]
-        self.ledger = Ledger(opened.cap, names, opened.judge_caps, opened.role_caps)
+        self.ledger = Ledger(opened.cap, names, opened.judge_caps, opened.role_caps, crew.n_systems)
         self.sequencer = Sequencer(crew.delivery)
+        self.generations = Generations(crew.systems, crew.answers)
+        rubrics = [judge.rubric for judge in crew.judges]
+        self._keyed = [rubric if isinstance(rubric, Keyed) else None for rubric in rubrics]
         self.judges = [JudgeState() for _ in names]
-        self.n_up = len(names)
+        """All who can be asked: judges, then systems."""
+        self.n_up = len(self.asked_by_policy)
+        """How many of those whom the policy asks take questions."""
         self.suspect: JudgeIx | None = None
         """A judge whose uncertain charges pass the campaign's tolerance."""
         self._join = Join()
@@ -117,6 +132,31 @@ class State:
         return self._join.open
 
     @property
+    def asked_by_policy(self) -> range:
+        """Those whom the policy asks: the judges, or systems where answers are all that is wanted."""
+        systems = self.crew.systems
+        return range(systems.start) if systems.start else systems
+
+    @property
+    def is_generating(self) -> bool:
+        """Whether answers are all that is wanted: there are systems and no judges."""
+        return self.crew.systems.start == 0
+
+    @property
+    def lacks_system(self) -> bool:
+        """Whether a system whose answers are to be judged takes no questions."""
+        return not self.is_generating and any(
+            self.judges[system].is_down for system in self.crew.systems
+        )
+
+    @property
+    def n_open_verdicts(self) -> int:
+        """How many questions are outstanding that bring a verdict."""
+        if not self.crew.n_systems or self.is_generating:
+            return len(self.open)
+        return sum(at.query.role is Role.JUDGE for at in self.open.values())
+
+    @property
     def is_drained(self) -> bool:
         """Whether nothing is outstanding."""
         return not self._join.open
@@ -136,6 +176,14 @@ class State:
         """Put a question into words."""
         return self.crew.judges[query.judge].rubric.render(query, attempt)
 
+    def render_blind(self, query: Query) -> Request:
+        """Put a question into words as it would be with the longest answers that no one is told of."""
+        untold = self.generations.untold(query)
+        if not untold or self.crew.answers is None:
+            return self.render(query)
+        with self.crew.answers.hidden(untold):
+            return self.render(query)
+
     def hold_for(self, request: Request, excess: int = 0) -> Nano:
         """Bound one attempt at the card in force, plus what this judge once billed on top.
 
@@ -145,12 +193,30 @@ class State:
         bound = self.crew.judges[judge].adapter.ceiling(request, self.cards[judge])
         return Nano(bound + max(excess, self.judges[judge].excess))
 
-    def remembered(self, query: Query) -> Reply | None:
-        """Give the answer that an earlier run had to the same words, if it is to be used."""
-        return None if self.crew.memory is None else self.crew.memory.find(query)
+    def known(self, query: Query) -> Reply | MissingReason | None:
+        """Give what is known of a question without a call; None if it must be asked.
+
+        That there is no answer to judge, a verdict by the key, or the answer that an earlier run had
+        to the same words, if it is to be used.
+        """
+        if self.generations.failed(query):
+            return MissingReason.NO_ANSWER
+        rubric, memory = self._keyed[query.judge], self.crew.memory
+        if rubric is not None and (reply := rubric.known(query)) is not None:
+            return reply
+        return None if memory is None else memory.find(query)
+
+    def unsendable(self, at: Open) -> MissingReason | None:
+        """Say why a question can't be sent now that its answers are there: none fits what is held."""
+        judge = at.query.judge
+        request = self.render(at.query, at.attempt)
+        bound = self.crew.judges[judge].adapter.ceiling(request, self.cards[judge])
+        return MissingReason.TOO_LONG if bound > at.hold else None
 
     def _price(self, query: Query) -> Nano:
-        return self.hold_for(self.render(query))
+        """Bound what a question costs, with the answers that must be generated for it."""
+        first = sum(self.hold_for(self.render(g)) for g in self.generations.lacking(query))
+        return Nano(first + self.hold_for(self.render_blind(query)))
 
     def next_due(self) -> Open | None:
         """Give the question whose turn it is to be told, if its outcome is there."""
@@ -173,7 +239,7 @@ class State:
             held=Nano(account.held),
             half_widths=tuple(w if w == w else None for w in widths),  # noqa: PLR0124  # nan
             estimates=tuple(e.as_json() for e in estimates if is_final or len(e.names) <= GLANCE),
-            is_precise=bool(estimates) and self.stop.is_met(estimates[0]),
+            is_precise=self.stop.is_met(estimates),
             is_final=is_final,
             is_decided=self.stop.is_decided(estimates),
             policy=self.policy.explain(),
@@ -188,9 +254,10 @@ class State:
                 self._asked(event)
             case Told():
                 self._told(event)
-            case Arrived(q=q):
+            case Arrived(q=q, outcome=outcome):
                 self._join.feed(event)
                 self.sequencer.arrived(q)
+                self._take_answer(self.open[q].query, outcome)
             case Sent():
                 self._join.feed(event)
             case Freed(q=q):
@@ -198,7 +265,7 @@ class State:
                 at = self.open[q]
                 if self.judges[at.query.judge].is_down or self.is_ending:
                     at.returned = True
-                    self.sequencer.arrived(q)
+                    self._come_back()
             case Reasked():
                 self._reasked(event)
             case Looked():
@@ -208,27 +275,32 @@ class State:
                     self.is_decided = event.is_decided
                 self.last_look = event
             case Declined(query=query):
-                self.declined.add(query)
+                proposed = _as_proposed(query)
+                self.declined.add(proposed)
                 self.n_declined_in_row += 1
-                self.policy.tell(event)
+                self.policy.tell(event if proposed is query else replace(event, query=proposed))
             case Parked(q=q):
+                query = self.open[q].query
                 self._join.feed(event)
                 self.sequencer.gone(q)
                 self.ledger.release(q)
-                self.policy.tell(event)
+                if query.role is Role.JUDGE or self.is_generating:
+                    self.policy.tell(event)
+                if query.role is Role.SYSTEM:
+                    self.generations.take_back(q, query.units)
             case JudgeDown(judge=judge, until=until, why=why):
                 down = self.judges[judge]
-                self.n_up -= not down.is_down
+                self.n_up -= judge in self.asked_by_policy and not down.is_down
                 down.is_down, down.down_until, down.why_down = True, until, why
                 self.suspect = None if self.suspect == judge else self.suspect
                 self._take_back(event)
-                self.policy.tell(event)
+                self._tell_of(judge, event)
             case JudgeUp(judge=judge):
-                self.n_up += self.judges[judge].is_down
+                self.n_up += judge in self.asked_by_policy and self.judges[judge].is_down
                 self.judges[judge].is_down = False
                 self.judges[judge].down_until = None
                 self.judges[judge].uncertain = 0
-                self.policy.tell(event)
+                self._tell_of(judge, event)
             case CapChanged(cap=cap):
                 self.ledger.campaign.cap = cap
                 self._forget_declined()
@@ -237,7 +309,7 @@ class State:
                 self.cards[judge] = card
                 self._forget_declined()
                 self._take_back(event)
-                self.policy.tell(event)
+                self._tell_of(judge, event)
             case Paused():
                 self.is_paused = True
             case Continued():
@@ -259,8 +331,14 @@ class State:
                     self.policy.tell(Parked(q=q))
                 self._cut_off.clear()
             case Late(q=q, outcome=outcome):
+                query = self.open[q].query
                 self._close(event)
                 self._settle(q, outcome)
+                # It is paid for, so it serves if the run goes on.
+                if query.role is Role.SYSTEM and isinstance(outcome, Judged) and outcome.blob:
+                    self._take_answer(query, outcome)
+                    self.generations.asked[query.units[0]] = q
+                    self.generations.note_told(q, query.units[0], is_answered=True)
             case Forfeited(q=q):
                 self._close(event)
                 self.ledger.forfeit(q)
@@ -280,12 +358,16 @@ class State:
         self.sequencer.asked(event.q)
         self.n_asked += 1
         self.n_cached += event.origin is Origin.CACHE
-        self.n_requests += event.origin is not Origin.CACHE
+        self.n_requests += event.origin is Origin.LIVE
         self.judges[event.query.judge].asked += 1
         self.n_declined_in_row = 0
+        self.generations.note_asked(event.q, event.query)
         if self.declined:
-            self.declined.discard(event.query)
-        self.policy.tell(event)
+            self.declined.discard(_as_proposed(event.query))
+        if event.query.role is Role.JUDGE or self.is_generating:
+            proposed = _as_proposed(event.query)
+            is_same = proposed is event.query
+            self.policy.tell(event if is_same else replace(event, query=proposed))
 
     def _told(self, event: Told) -> None:
         record = self._join.feed(event)
@@ -293,14 +375,19 @@ class State:
             raise ReplayDivergence(f"question {event.q} was told without an outcome", seq=0)
         self.sequencer.gone(event.q)
         self._settle(event.q, record.outcome, JudgeIx(record.query.judge))
-        self.n_told += 1
-        judge = self.judges[record.query.judge]
+        judge, query = self.judges[record.query.judge], record.query
         match record.outcome:
             case Judged():
                 judge.answered += 1
-                self.n_answered += 1
             case Missing(reason=reason):
                 judge.missing[reason] += 1
+        if query.role is Role.SYSTEM:
+            is_answered = not record.is_missing
+            self.generations.note_told(event.q, query.units[0], is_answered=is_answered)
+            if not self.is_generating:
+                return
+        self.n_told += 1
+        self.n_answered += not record.is_missing
         self.policy.tell(record)
         for estimator in self.estimators:
             estimator.update(record)
@@ -314,6 +401,9 @@ class State:
         else:
             self._settle(event.q, outcome, JudgeIx(query.judge))
             self.sequencer.back_to_end(event.q)
+            for waiting in self.generations.waiting(event.q):
+                if waiting in self.open:  # what reads an answer is told after it
+                    self.sequencer.back_to_end(waiting)
         self.ledger.hold(event.q, query, event.hold)
         self._join.feed(event)
         self.n_requests += 1
@@ -346,17 +436,49 @@ class State:
         if tolerance is not None and at.uncertain > tolerance and not at.is_down:
             self.suspect = judge
 
+    def _tell_of(self, judge: int, event: JudgeDown | JudgeUp | PriceChanged) -> None:
+        """Tell the policy of those whom it asks."""
+        if judge in self.asked_by_policy:
+            self.policy.tell(event)
+
     def _take_back(self, event: JudgeDown | PriceChanged | LimitReached) -> None:
         self._join.feed(event)
+        self._come_back()
+
+    def _come_back(self) -> None:
+        """Let what comes back have its turn; with a generation, what waits for its answer."""
         for at in self.open.values():
             if at.returned:
                 self.sequencer.arrived(at.q)
+                for q in self.generations.waiting(at.q):
+                    if (child := self.open.get(q)) is not None and child.outcome is None:
+                        child.returned = True  # it stands behind its parent, so its turn follows
+
+    def _take_answer(self, query: Query, outcome: Outcome) -> None:
+        """Have the text of an answer that has come: of a stored one, by its digest."""
+        if query.role is not Role.SYSTEM or not isinstance(outcome, Judged):
+            return
+        unit, recall = query.units[0], self.crew.recall
+        if not self.generations.has_text(unit) and self.crew.answers is not None:
+            reply = None if recall is None else recall(outcome.blob)
+            if reply is None:
+                raise CorruptLog(f"the answer to unit {unit} is gone from the log", seq=0)
+            self.generations.note_text(unit, reply.text)
 
     def _close(self, event: Late | Forfeited | Withdrawn) -> None:
+        query = self.open[event.q].query
         self._join.feed(event)
         self.sequencer.gone(event.q)
-        self._cut_off.append(event.q)
+        if query.role is Role.SYSTEM:
+            self.generations.take_back(event.q, query.units)
+        if query.role is Role.JUDGE or self.is_generating:
+            self._cut_off.append(event.q)
 
     def _forget_declined(self) -> None:
         self.declined.clear()
         self.n_declined_in_row = 0
+
+
+def _as_proposed(query: Query) -> Query:
+    """Give a question as its policy knows it: the parent is the run's own."""
+    return query if query.parent is None else replace(query, parent=None)

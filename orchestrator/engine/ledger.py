@@ -59,9 +59,15 @@ class Ledger:
         judges: Sequence[str],
         judge_caps: Sequence[Nano | None],
         role_caps: Mapping[str, Nano],
+        n_systems: int = 0,
     ) -> None:
+        """Open the accounts; the last `n_systems` of the judges are systems under test."""
         self.campaign = Account("campaign", cap)
-        self.judges = [Account(f"judge:{n}", c) for n, c in zip(judges, judge_caps, strict=True)]
+        roles = [Role.JUDGE] * (len(judges) - n_systems) + [Role.SYSTEM] * n_systems
+        self.judges = [
+            Account(f"{role}:{name}", most)
+            for role, name, most in zip(roles, judges, judge_caps, strict=True)
+        ]
         self.roles = {role: Account(f"role:{role}", role_caps.get(role)) for role in Role}
         self.purposes = {purpose: Account(f"purpose:{purpose}") for purpose in Purpose}
         self._holds: dict[QNo, _Hold] = {}
@@ -75,10 +81,15 @@ class Ledger:
             self.purposes[query.purpose],
         )
 
-    def lacking(self, query: Query, amount: Nano) -> str | None:
-        """Name the first account that has no room for an amount, None if all have."""
-        for account in self.accounts_of(query):
-            if account.lacks(amount):
+    def lacking(self, *wanted: tuple[Query, Nano]) -> str | None:
+        """Name the first account that has no room for all these amounts, None if all have."""
+        totals: dict[int, tuple[Account, int]] = {}
+        for query, amount in wanted:
+            for account in self.accounts_of(query):
+                _, total = totals.get(id(account), (account, 0))
+                totals[id(account)] = account, total + amount
+        for account, total in totals.values():
+            if account.lacks(total):
                 return account.name
         return None
 

@@ -136,9 +136,10 @@ class _Watched(StopRule):
 
     stage: _Stage
 
-    def is_met(self, primary: Estimate) -> bool:
+    def is_met(self, estimates: Sequence[Estimate]) -> bool:
         """Take note of how the run stands."""
-        self.stage.look(primary)
+        if estimates:
+            self.stage.look(self.aimed_at(estimates))
         return False
 
 
@@ -167,7 +168,7 @@ class _Stage:
     """The clock, the calls under way, and the accounts of a rehearsal."""
 
     def __init__(self, crew: Crew, players: Sequence[Player], max_in_flight: int) -> None:
-        stop = _Watched(every=crew.stop.every, stage=self)
+        stop = _Watched(every=crew.stop.every, of_every_arm=crew.stop.of_every_arm, stage=self)
         self.state = State(replace(crew, stop=stop))
         self.state.apply(crew.opened)
         self._dispatcher = Dispatcher(crew.judges, max_in_flight, backoff=mean_pause)
@@ -200,7 +201,7 @@ class _Stage:
             self._take_turn(ends)
             if self.state.stopped is not None and self.state.is_drained:
                 return self._sum_up(self.state.stopped)
-            ends = self._advance()
+            ends = [] if self._decider.has_more else self._advance()
 
     # --- a turn, as the live scheduler takes it -------------------------------------------------
 

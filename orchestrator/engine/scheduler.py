@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from orchestrator.core.errors import JudgeError, OrchestratorError
@@ -170,6 +171,9 @@ class Scheduler:
         ends: list[_End] = []
         while True:
             await self._take_turn(ends, calls)
+            if self._decider.has_more and not self._is_held:
+                ends = await self._receive_at_once()
+                continue
             if self._is_over():
                 return
             ends = await self._receive()
@@ -204,12 +208,22 @@ class Scheduler:
         in_flight = self.dispatcher.in_flight
         if self._operation.company_s and in_flight > BUSY and 4 * waiting < in_flight:
             await anyio.sleep(self._operation.company_s)
-        ends = [first]
+        return [*([] if first is None else [first]), *self._received()]
+
+    async def _receive_at_once(self) -> list[_End]:
+        """Take what has come, and let others have a turn: signals and workers."""
+        await anyio.lowlevel.checkpoint()
+        return self._received()
+
+    def _received(self) -> list[_End]:
+        ends: list[_End] = []
         while True:
             try:
-                ends.append(self._inbox.receive_nowait())
+                end = self._inbox.receive_nowait()
             except anyio.WouldBlock:
-                return [end for end in ends if end is not None]
+                return ends
+            if end is not None:
+                ends.append(end)
 
     async def _take_turn(self, ends: list[_End], calls: TaskGroup) -> None:
         decider, now = self._decider, self._now()

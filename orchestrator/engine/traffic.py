@@ -126,7 +126,7 @@ class Traffic:
     def _arrival(self, job: Job, result: Reply | JudgeError) -> Arrival:
         match result:
             case Reply():
-                return Arrival(job=job, outcome=answered(job, result, self._archive))
+                return Arrival(job=job, outcome=answered(job, result, self._archive), reply=result)
             case JudgeError():
                 said = self._archive.words(result)
                 outcome = unanswered(

@@ -56,7 +56,18 @@ from orchestrator.core.query import (
 from orchestrator.core.records import Open
 from orchestrator.core.stopping import COMPLETE
 from orchestrator.core.wire import Attempt, Finish, Json, Origin, Reply, Request
-from orchestrator.engine.decide import WAIT, Ask, Decline, Limit, Look, Park, Stop, decide, hear
+from orchestrator.engine.decide import (
+    WAIT,
+    Ask,
+    Decline,
+    Limit,
+    Look,
+    Park,
+    Stop,
+    decide,
+    hear,
+    origin_of,
+)
 from orchestrator.engine.fold import State
 from orchestrator.engine.resume import mended
 
@@ -108,7 +119,7 @@ def verify(
     and readings are compared to the end.
     """
     memory = _Remembered()
-    state.crew = replace(state.crew, memory=memory)
+    state.crew = replace(state.crew, memory=memory, recall=recall)
     check = _Check(state, recall, name_prompt, kept, memory)
     proposals_agree = True
     for row in rows:
@@ -247,7 +258,7 @@ class _Check:
                     yield f"question {q}: the outcome is not the one that was told (score or cost)"
             case Arrived(q=q, attempt=attempt, outcome=outcome) if q in state.open:
                 at = state.open[q]
-                if not at.sent and at.origin is not Origin.CACHE:
+                if not at.sent and not self._is_without_call(at, outcome):
                     yield f"question {q}: what was not under way arrived"
                 if attempt != at.attempt:
                     yield f"question {q}: {attempt} arrived, {at.attempt} was sent"
@@ -284,9 +295,28 @@ class _Check:
         ):
             yield f"question {at.q}: no reply is named, and the campaign keeps them"
 
+    def _is_without_call(self, at: Open, outcome: Outcome) -> bool:
+        """Say whether a question can have come to this although nothing was sent."""
+        state = self.state
+        if at.origin is Origin.CACHE:
+            return True
+        self.memory.holds = isinstance(outcome, Judged) and outcome.origin is Origin.CACHE
+        known = state.known(at.query)
+        self.memory.holds = False
+        if state.generations.waits(at.query):
+            return False
+        match known or state.unsendable(at):
+            case Reply(origin=Origin.CACHE):
+                return self.kept.cache
+            case Reply() as reply:
+                said = state.crew.judges[at.query.judge].rubric.read(at.query, reply)
+                return _verdicts(said) == _verdicts(outcome)
+            case reason:
+                return isinstance(outcome, Missing) and outcome.reason is reason
+
     def _bill(self, at: Open, outcome: Outcome) -> Iterator[str]:
-        bill = at.hold
-        if outcome.usage is not None and at.origin is not Origin.CACHE:
+        bill = at.hold if at.sent else 0
+        if outcome.usage is not None and at.sent:
             bill = cost(outcome.usage, self.state.cards[at.query.judge])
         charge, uncertain = outcome.cost, 0
         is_wrong = charge != bill
@@ -306,7 +336,7 @@ class _Check:
                 if not isinstance(said, Reading) or observations not in self._forms(said):
                     yield f"question {at.q}: the reply reads {said}, the log holds {observations}"
                     return
-                is_unpriced = reply.usage is None and at.origin is not Origin.CACHE
+                is_unpriced = reply.usage is None and at.sent
                 unpriced = ("usage_missing",) if is_unpriced else ()
                 flags = (*reply.flags, *unpriced, *said.flags)
                 told = (outcome.served_model, outcome.origin, outcome.flags)
@@ -339,7 +369,7 @@ class _Check:
                     yield f"question {q}: {query} was asked, the policy proposes {action}"
                 elif action.hold != hold:
                     yield f"question {q}: {hold} nano-USD were held, the ceiling is {action.hold}"
-                elif q != state.n_asked or origin not in {Origin.LIVE, Origin.CACHE}:
+                elif q != state.n_asked or origin is not origin_of(action.known):
                     yield f"question {q}: it is the {state.n_asked}th that is asked"
                 elif origin is Origin.CACHE and not self.kept.cache:
                     yield f"question {q} was remembered, and the campaign has no cache"
@@ -423,6 +453,14 @@ class _Check:
                 judge = self.state.open[q].query.judge
                 if not self._is_down_for_good(judge):
                     yield f"question {q}: judge {judge} is down, and the log does not say so"
+
+
+def _verdicts(said: Reading | Unreadable | Outcome) -> tuple[Observation, ...] | MissingReason:
+    match said:
+        case Reading(observations=observations) | Judged(observations=observations):
+            return observations
+        case _:
+            return said.reason
 
 
 def _needs_reply(outcome: Outcome, attempt: Attempt, kept: Kept) -> bool:

@@ -105,12 +105,33 @@ def tables(figures: Sequence[Figure], x: str = "batches") -> list[RenderableType
     return made
 
 
+def crossed(figures: Sequence[Figure]) -> list[RenderableType]:
+    """Make a table a setting of figures that are called `row: column`."""
+    made: list[RenderableType] = []
+    for name in dict.fromkeys(figure.table for figure in figures):
+        cells: dict[str, dict[str, str]] = {}
+        for figure in figures:
+            if figure.table == name:
+                row, _, column = figure.what.rpartition(": ")
+                cells.setdefault(row, {})[column] = written(figure)
+        columns = list(dict.fromkeys(column for row in cells.values() for column in row))
+        table = Table(box=SIMPLE_HEAD)
+        table.add_column("", no_wrap=True)
+        for column in columns:
+            table.add_column(column, justify="right", overflow="fold")
+        for row, by_column in cells.items():
+            table.add_row(row, *(by_column.get(column, "") for column in columns))
+        made += [Text(name, style="italic"), table]
+    return made
+
+
 def written(figure: Figure) -> str:
     """Write a figure and its error, to two digits of the error."""
     if math.isnan(figure.value):
         return "-"
     if not figure.se > 0:
-        return f"{figure.value:.4g}"
+        is_whole = float(figure.value).is_integer()
+        return f"{figure.value:.0f}" if is_whole else f"{figure.value:.4g}"
     if max(abs(figure.value), figure.se) < 1e-3:
         return f"{figure.value:.1e} ± {figure.se:.0e}"
     digits = max(0, 1 - math.floor(math.log10(figure.se)))

@@ -12,7 +12,7 @@ from orchestrator.core.estimate import Estimate
 from orchestrator.core.money import Nano, format_usd
 from orchestrator.core.scale import Scale
 from orchestrator.core.wire import Json
-from orchestrator.report import batches, board
+from orchestrator.report import batches, board, correctness
 from orchestrator.report.screen import WIDTH
 from orchestrator.report.wording import (
     columns,
@@ -29,12 +29,10 @@ from orchestrator.report.wording import (
 
 
 class Use(NamedTuple):
-    """What a table can be read as, the kind of estimate for that, and whether it is built."""
+    """What a table can be read as, and the kind of estimate for that."""
 
     kind: str
     table: str
-    is_built: bool
-    advice: str = ""
 
 
 class Assumption(NamedTuple):
@@ -90,11 +88,12 @@ class Compared(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriterionResult:
-    """What one criterion's scores come to."""
+    """What one criterion's scores come to; of a benchmark also what its strata are like."""
 
     criterion: str
     scale: Scale
     compared: tuple[Compared, ...]
+    strata: Mapping[str, Json] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +108,7 @@ class Assessment:
     unused : columns that were not
     uses : what the columns allow
     counts : how many items, arms, judges, ... there are
-    results : one a criterion; none where nothing that the columns allow is built
+    results : one a criterion
     cost : what the verdicts cost; None without such a column
     next_command : what to type next
     """
@@ -150,6 +149,7 @@ def as_json(a: Assessment) -> dict[str, Json]:
                     "max": result.scale.high,
                 },
                 "estimates": [_compared_json(one) for one in result.compared],
+                **({} if result.strata is None else {"strata": dict(result.strata)}),
             }
             for result in a.results
         ],
@@ -191,14 +191,17 @@ def _lines(a: Assessment) -> Iterator[str]:
     yield from _told("columns", [", ".join(read) or "none that is known"])
     if a.unused:
         yield from _told("not used", [", ".join(a.unused)])
-    yield from _told("allows", [_use(use) for use in a.uses])
+    yield from _told("allows", [f"{use.kind}: {use.table}" for use in a.uses])
     yield from _told("assumed", [f"{one.what} ({one.source})" for one in a.assumptions])
     for result in a.results:
         for one in result.compared:
             yield ""
             yield from _table_of(result, one)
-        yield ""
         estimates = [one.estimate for one in result.compared]
+        if _is_of_benchmark(estimates[0]):
+            yield from _strata(result.strata)
+            continue
+        yield ""
         told = [*batches.memory(estimates), *batches.adequacy(estimates)]
         if ranked := board.boards(estimates):
             yield from _ranked(ranked[0])
@@ -215,17 +218,12 @@ def _lines(a: Assessment) -> Iterator[str]:
         yield "suspicious"
         for suspicion in a.suspicions:
             yield from _wrapped(suspicion.message, first="- ")
-    elif a.results:
+    else:
         yield "suspicious: nothing"
 
 
 _ALWAYS = {"items", "missing"}
 """Counts that are shown also where there is one."""
-
-
-def _use(use: Use) -> str:
-    state = "" if use.is_built else ", planned and not built yet"
-    return f"{use.kind}: {use.table}{state}{f'; {use.advice}' if use.advice else ''}"
 
 
 def _table_of(result: CriterionResult, one: Compared) -> Iterator[str]:
@@ -236,6 +234,7 @@ def _table_of(result: CriterionResult, one: Compared) -> Iterator[str]:
     for i in shown(e):
         ends = (naive.lower[i], naive.upper[i], e.lower[i], e.upper[i])
         halves = ((ends[1] - ends[0]) / 2, (ends[3] - ends[2]) / 2)
+        is_known = "whole_benchmark" in e.flags and math.isnan(ends[2])
         digits = max((places(half) for half in halves if half > 0), default=3)
         ratio = one.width_ratios[i]
         rows.append(
@@ -246,11 +245,13 @@ def _table_of(result: CriterionResult, one: Compared) -> Iterator[str]:
                 if naive.n_rows[i]
                 else f"no {'votes' if is_pairs else 'rows'} here",
                 f"{_by_name(e, 'n_items', i) or 0:,}",
-                _interval(e.value[i], *ends[2:], digits),
+                f"{number(e.value[i], digits)} known"
+                if is_known
+                else _interval(e.value[i], *ends[2:], digits),
                 "" if math.isnan(ratio) else f"{ratio:.2f}x",
             )
         )
-        if n := _by_name(e, "missing", i):
+        if n := 0 if _is_of_benchmark(e) else _by_name(e, "missing", i):
             worst = (_by_name(e, "worst_lower", i), _by_name(e, "worst_upper", i))
             lost.append(f"{n:,} in {label(e.names[i])}: {_range(*worst, digits)}")
     units = ("naive", "ours")
@@ -258,14 +259,21 @@ def _table_of(result: CriterionResult, one: Compared) -> Iterator[str]:
         units = ("naive win rate", "log-odds") if is_pairs else ("naive share", "logits")
     elif is_pairs:
         units = ("naive win rate", "ours")
-    head = (f"{result.criterion}, {target(e)}", "rows", units[0], "items", units[1], "width")
+    what = f"{result.criterion}, {target(e)}"
+    if _is_of_benchmark(e):  # whose targets take more words than a column has room for
+        yield what
+        what = ""
+    head = (what, "rows", units[0], "items", units[1], "width")
     # Width says nothing of logits, and items are not counted by name of what is no mean of scores.
     kept = [0, 1, 2, 4] if one.is_in_logits else [0, 1, 2, 4, 5] if is_pairs else [*range(6)]
+    if _is_of_benchmark(e) and all(row[1] == row[3] for row in rows):
+        kept.remove(1)
     yield from _grid([head[k] for k in kept], ([row[k] for k in kept] for row in rows))
     if len(rows) < len(e.names):
         yield f"({len(e.names) - len(rows):,} more are in --json)"
     yield from _told("why", [f"{why(one)}."])
     yield from _told("ours", [method(e)])
+    yield from _told("compare", correctness.reference(e))
     if lost:
         more = [f"{len(lost) - _LISTED:,} more"] if len(lost) > _LISTED else []
         missing = "; ".join((*lost[:_LISTED], *more))
@@ -283,6 +291,8 @@ def why(one: Compared) -> str:
         return _WHY_IN_PAIRS if one.is_in_logits else _WHY_CHANCES
     if one.is_in_logits:
         return _why_in_sequence(e)
+    if _is_of_benchmark(e):
+        return correctness.why(e)
     # Where repeats alone are random, items are as given and nothing rests on their number.
     is_sample = "items like these" in e.estimand
     n_rows = sum(naive.n_rows)
@@ -340,6 +350,24 @@ _WHY_CHANCES = (
 
 def _is_of_pairs(e: Estimate) -> bool:
     return e.kind in {"bradley_terry", "bt_tensor"}
+
+
+def _is_of_benchmark(e: Estimate) -> bool:
+    return e.kind == "exchangeable"
+
+
+def _strata(about: Mapping[str, Json] | None) -> Iterator[str]:
+    """Show the strata of a benchmark, and what they have in common."""
+    if about is None:
+        return
+    for grid in correctness.grids(about):
+        yield ""
+        yield from _grid(grid.head, grid.rows)
+        if grid.title:
+            yield grid.title
+    if said := correctness.strata(about):
+        yield ""
+        yield from _told("strata", said)
 
 
 def _ranked(e: Estimate) -> Iterator[str]:

@@ -39,6 +39,16 @@ class Bar(NamedTuple):
     parts: tuple[Part, ...]
 
 
+class Track(NamedTuple):
+    """An interval at one look of a run: items and dollars by then."""
+
+    items: int
+    dollars: float
+    value: float
+    lower: float
+    upper: float
+
+
 _ROW = 38
 _AXIS = 22
 _PLOT = 180
@@ -107,6 +117,59 @@ def curve(points: Sequence[tuple[float, float]], *, title: str, target: float | 
     return _svg(title, _PLOT + _AXIS, parts)
 
 
+def band(track: Sequence[Track], *, title: str, target: float | None) -> str:
+    """Draw how an interval closed in, against items, with the dollars by then below.
+
+    The first tenth of the items does not set the height. The target is a band about the last value.
+    """
+    right, last = float(track[-1].items), track[-1]
+    kept = [t for t in track if t.items >= right / 10]
+    ends = [x for t in kept for x in (t.lower, t.upper)]
+    goal = [] if target is None else [last.value - target, last.value + target]
+    ys = _Scale.over([*ends, *goal], with_zero=False)
+
+    def height(y: float) -> float:
+        return 100 - ys.at(min(max(y, ys.low), ys.high))
+
+    across = [100 * t.items / right for t in track]
+    lower, upper, middle = (
+        [f"{x:.2f},{height(y):.2f}" for x, y in zip(across, column, strict=True)]
+        for column in zip(*((t.lower, t.upper, t.value) for t in track), strict=True)
+    )
+    outline = " ".join(lower + upper[::-1])
+    drawing = (
+        f'<polygon class="band" points="{outline}"/>'
+        f'<polyline class="curve" points="{" ".join(middle)}"/>'
+    )
+    ticks = [t for t in _Scale(0.0, right).ticks() if t > 0]
+    dollars = _interpolated(ticks, track)
+    parts = [
+        _stretched(drawing, 100),
+        _levels((100 - ys.at(t), t) for t in ys.ticks()),
+        *(_line("target", 0, 100, *[_PLOT * height(y) / 100] * 2) for y in goal),
+        _dot(100, _PLOT * height(last.value) / 100),
+        _line("axis", 0, 100, _PLOT, _PLOT),
+        *(_tick(100 * t / right, _PLOT + 16, f"{t:,.0f}") for t in ticks),
+        *(
+            _tick(100 * t / right, _PLOT + 32, f"${_short(d)}")
+            for t, d in zip(ticks, dollars, strict=True)
+        ),
+    ]
+    return _svg(title, _PLOT + _AXIS + 16, parts)
+
+
+def _interpolated(items: Sequence[float], track: Sequence[Track]) -> list[float]:
+    """Give the dollars at some numbers of items, to three digits."""
+    known = [(0.0, 0.0), *((float(t.items), t.dollars) for t in track)]
+    found = []
+    for x in items:
+        after = next(k for k, (n, _) in enumerate(known) if n >= x)
+        (n0, d0), (n1, d1) = known[max(after - 1, 0)], known[after]
+        dollars = d1 if n1 == n0 else d0 + (d1 - d0) * (x - n0) / (n1 - n0)
+        found.append(float(f"{dollars:.3g}"))
+    return found
+
+
 def bars(rows: Sequence[Bar], *, title: str, total: float | None = None) -> str:
     """Draw one bar of stacked parts for each row, to the scale of the longest or of `total`."""
     longest = total or max((sum(p.size for p in row.parts) for row in rows), default=0) or 1.0
@@ -158,6 +221,35 @@ def heat(
             )
             parts.append(_centred("cell", x + width / 2, y + 18, number(value, 2)))
     return _svg(title, _AXIS + _CELL * len(rows), parts)
+
+
+def mosaic(names: Sequence[str], values: Sequence[Sequence[float]], *, title: str) -> str:
+    """Colour a square table of many numbers between -1 and 1, without writing them."""
+    tones: dict[tuple[str, int], list[str]] = {}
+    for y, row in enumerate(values):
+        for x, value in enumerate(row):
+            if math.isfinite(value) and (tone := round(_TONES * abs(value))):
+                kind = "above" if value > 0 else "below"
+                tones.setdefault((kind, tone), []).append(f"M{x} {y}h1v1h-1z")
+    drawing = "".join(
+        f'<path class="{kind}" fill-opacity="{tone / _TONES:.1f}" d="{"".join(cells)}"/>'
+        for (kind, tone), cells in sorted(tones.items())
+    )
+    n = len(names)
+    side = 12 * n
+    rows = "".join(
+        f'<text class="tick" x="0" y="{12 * y + 10}">{escape(printable(fit(name, _NAME)))}</text>'
+        for y, name in enumerate(names)
+    )
+    square = (
+        f'<svg x="{_GUTTER}%" y="0" width="{100 - _GUTTER}%" height="{side}" viewBox="0 0 {n} {n}" '
+        f'preserveAspectRatio="none">{drawing}</svg>'
+    )
+    return _svg(title, side, [rows, square])
+
+
+_TONES = 10
+"""Steps of colour between 0 and 1."""
 
 
 # --- pieces ------------------------------------------------------------------------------------

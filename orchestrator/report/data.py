@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.gate import GateOutcome, Verdict, overall
 from orchestrator.core.money import Nano, PriceCard
-from orchestrator.core.query import MissingReason
+from orchestrator.core.query import MissingReason, Role
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json
 
@@ -80,6 +80,7 @@ class Spend:
     uncertain: Nano
     overrun: Nano
     by_judge: Mapping[str, Charge]
+    by_system: Mapping[str, Charge]
     by_role: Mapping[str, Charge]
     by_purpose: Mapping[str, Charge]
     by_class: Mapping[str, Charge]
@@ -94,6 +95,14 @@ class Spend:
         return Nano(max(0, self.cap - self.settled - self.uncertain - self.held))
 
 
+class Fate(NamedTuple):
+    """What became of the questions to all judges, or to all systems under test; `missing` by reason."""
+
+    asked: int
+    answered: int
+    missing: Mapping[str, int]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """How many questions of each fate; `missing` and `flags` are by name.
@@ -102,7 +111,8 @@ class Counts:
 
     `billed_in_vain` counts attempts that were or may have been billed without bringing an answer,
     `in_vain` is their money, which `Spend` holds too. `unmetered` counts answers whose usage is not
-    known.
+    known. `by_role` says apart what became of questions to judges and to systems under test, which
+    all other counts have together.
     """
 
     asked: int
@@ -116,6 +126,7 @@ class Counts:
     billed_in_vain: int
     in_vain: Charge
     unmetered: int = 0
+    by_role: Mapping[str, Fate] = field(default_factory=dict)
 
     @property
     def n_missing(self) -> int:
@@ -126,6 +137,14 @@ class Counts:
     def told(self) -> int:
         """How many questions came to their end."""
         return self.answered + self.n_missing
+
+    @property
+    def verdicts(self) -> int:
+        """How many questions to judges were answered."""
+        if not self.by_role:
+            return self.answered
+        judges = self.by_role.get(Role.JUDGE)
+        return 0 if judges is None else judges.answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -355,7 +374,7 @@ class ArmTally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTally:
-    """What one judge was asked, what it said and what it cost.
+    """What one judge, or one system under test, was asked, what it said and what it cost.
 
     Parameters
     ----------
@@ -368,6 +387,7 @@ class JudgeTally:
     flags : what was odd about its answers, by name
     billed_in_vain : attempts that were or may have been billed and brought no answer
     parked : questions given back because it was down; `unasked` of them were never asked again
+    keyed : verdicts that a key or a recorded column decided, without a call; in `answered` too
     cut_off : questions withdrawn unsent at the stop, or answered too late or never
     preferences : by criterion, of what compares; empty otherwise
     """
@@ -395,6 +415,7 @@ class JudgeTally:
     parked: int = 0
     unasked: int = 0
     cut_off: int = 0
+    keyed: int = 0
     preferences: tuple[Preferences, ...] = ()
 
     @property
@@ -403,9 +424,15 @@ class JudgeTally:
         return sum(self.missing.values())
 
     @property
+    def n_idle(self) -> int:
+        """How many of its questions had nothing to judge, since a system gave no answer."""
+        return self.missing.get(MissingReason.NO_ANSWER, 0)
+
+    @property
     def per_answer(self) -> Nano | None:
-        """Settled money an answer, rounded to nano-USD; None without answers."""
-        return Nano(round(self.charge.settled / self.answered)) if self.answered else None
+        """Settled money an answer that it gave itself, rounded to nano-USD; None without any."""
+        n = self.answered - self.keyed
+        return Nano(round(self.charge.settled / n)) if n else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -440,15 +467,38 @@ class Suspected:
     n_items: int
 
 
+class Point(NamedTuple):
+    """One name of an estimate at a look: the items in the order of the draw, value and interval."""
+
+    n_items: int
+    value: float
+    lower: float
+    upper: float
+
+
+class Stratum(NamedTuple):
+    """Verdicts on one arm's items of a stratum: `size` items, `n` of them with one, their raw mean."""
+
+    arm: str
+    name: str
+    size: int
+    n: int
+    mean: float
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The money and the half-widths of all estimates after `n_told` questions."""
+    """The money and the half-widths of all estimates after `n_told` questions.
+
+    `points` are, by name and target, the intervals of estimates by a part of a benchmark.
+    """
 
     n_told: int
     settled: Nano
     uncertain: Nano
     held: Nano
     half_widths: tuple[float | None, ...]
+    points: Mapping[tuple[str, str], tuple[Point, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -473,6 +523,8 @@ class ReportData:
     places : effects of the place in which things were shown; none where it never changed
     pairs : what was compared; None where nothing was
     audits : of what was compared, by criterion; none where nothing was, or too much
+    systems : the systems under test
+    strata : verdicts by arm, and within it by stratum, of a part of a benchmark with strata
     slots : the judges' batches; none where units were not rated in batches
     without_judge : the final estimates with each judge left out, where that was computed
     path : the run's directory as it can be typed, empty where that is not known
@@ -516,6 +568,8 @@ class ReportData:
     times: Times
     agreement: tuple[Agreement, ...]
     places: tuple[PlaceEffect, ...]
+    systems: tuple[JudgeTally, ...] = ()
+    strata: tuple[Stratum, ...] = ()
     slots: tuple[SlotTally, ...] = ()
     pairs: PairTally | None = None
     audits: tuple[BoardAudit, ...] = ()

@@ -14,10 +14,10 @@ from types import NoneType
 from typing import IO, Any, NamedTuple, get_args, get_type_hints
 
 from orchestrator.core.errors import ConfigError, CorruptLog
-from orchestrator.core.events import LOST, Looked, Opened, Reasked
+from orchestrator.core.events import LOST, Late, Looked, Opened, Reasked
 from orchestrator.core.money import NANO_PER_USD
 from orchestrator.core.ports import Row
-from orchestrator.core.query import Judged, Kind, Missing, Preference, Role
+from orchestrator.core.query import Judged, Kind, Missing, Outcome, Preference, Query, Role
 from orchestrator.core.records import Join, Open, Record
 from orchestrator.core.wire import Json
 from orchestrator.report.summary import read_estimate
@@ -31,8 +31,9 @@ class Answer(NamedTuple):
     `value` is on the criterion's scale; empty with `missing` empty means "not applicable". A
     missing verdict has a row for each unit, without a criterion. `group` is that of the item, if the
     data have groups. Money is that of the whole
-    question, all its attempts included, and stands in its first row alone, so that sums are right.
-    `flags` are what was odd about the answer, with semicolons between them.
+    question, all its attempts included, and stands in its first row alone, so that sums are right; what
+    systems under test cost is not in it. `flags` are what was odd about the answer, with semicolons
+    between them. `answer` is the text of the system under test that was judged, where replies are kept.
     """
 
     q: int
@@ -54,6 +55,7 @@ class Answer(NamedTuple):
     origin: str | None
     served_model: str | None
     flags: str | None
+    answer: str | None
 
 
 class Vote(NamedTuple):
@@ -79,6 +81,24 @@ class Vote(NamedTuple):
     uncertain_nano_usd: int | None
     propensity: float
     purpose: str
+    origin: str | None
+    served_model: str | None
+    flags: str | None
+
+
+class Generation(NamedTuple):
+    """One answer of a system under test, or why there is none; of a run that asks for nothing else.
+
+    Money is that of all attempts; `uncertain_nano_usd` may have been billed.
+    """
+
+    id: str
+    system: str
+    answer: str | None
+    missing: str | None
+    cost_usd: str | None
+    cost_nano_usd: int
+    uncertain_nano_usd: int
     origin: str | None
     served_model: str | None
     flags: str | None
@@ -123,12 +143,14 @@ def export(path: Path, rows: Iterable[Row], get_blob: GetBlob) -> int:
     rows = iter(rows)
     first = next(rows, None)
     rows = rows if first is None else chain([first], rows)
-    kind: type[Answer | Vote | Score]
+    kind: type[Exported]
     table: Table
     if path.stem.startswith("scores"):
         kind, table = Score, scores(rows)
     elif first is not None and holds_comparisons([first]):
         kind, table = Vote, votes(rows, get_blob)
+    elif first is not None and holds_generations([first]):
+        kind, table = Generation, generations(rows, get_blob)
     else:
         kind, table = Answer, answers(rows, get_blob)
     part = path.with_name(f"{path.name}.part")
@@ -146,23 +168,63 @@ def export(path: Path, rows: Iterable[Row], get_blob: GetBlob) -> int:
 
 def holds_comparisons(rows: Iterable[Row]) -> bool:
     """Say whether a log is of a run that compares."""
+    return _asks_for(rows) == Kind.COMPARE
+
+
+def holds_generations(rows: Iterable[Row]) -> bool:
+    """Say whether a log is of a run in which systems answer and nothing is judged."""
+    return _asks_for(rows) == Kind.GENERATE
+
+
+def _asks_for(rows: Iterable[Row]) -> str:
     first = next(iter(rows), None)
-    return (
-        first is not None
-        and isinstance(first.event, Opened)
-        and first.event.identity.get("kind") == Kind.COMPARE
-    )
+    if first is None or not isinstance(first.event, Opened):
+        return ""
+    return str(first.event.identity.get("kind"))
 
 
 def answers(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[Answer]:
     """Join a log into rows, in telling order; a comparison is a row of the unit shown first."""
-    for _, found in _told(rows, get_blob):
-        yield from found
+    for record, labels, earlier in _told(rows, get_blob):
+        if record.query.role is Role.JUDGE:
+            yield from _rows(record, labels, earlier)
+
+
+def generations(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[Generation]:
+    """Join a log into the answers of systems, in the order in which they were asked for."""
+    for record, labels, (before, uncertain) in _told(rows, get_blob):
+        (unit,), outcome = record.query.units, record.outcome
+        if record.query.role is not Role.SYSTEM:
+            continue
+        cost = before + outcome.cost
+        row = Generation(
+            id=labels.item(unit),
+            system=labels.arm(unit),
+            answer=labels.answer(unit),
+            missing=None,
+            cost_usd=_decimal(cost),
+            cost_nano_usd=cost,
+            uncertain_nano_usd=uncertain,
+            origin=None,
+            served_model=None,
+            flags=None,
+        )
+        match outcome:
+            case Missing(reason=reason, uncertain=more):
+                yield row._replace(missing=str(reason), uncertain_nano_usd=uncertain + more)
+            case Judged(origin=origin, served_model=model, flags=flags):
+                yield row._replace(
+                    origin=str(origin), served_model=model or None, flags=";".join(flags) or None
+                )
 
 
 def votes(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[Vote]:
     """Join a log of comparisons into rows, in telling order."""
-    for pair, found in _told(rows, get_blob):
+    for record, labels, earlier in _told(rows, get_blob):
+        if record.query.role is not Role.JUDGE:
+            continue
+        pair = [*map(labels.arm, record.query.units)]
+        found = [*_rows(record, labels, earlier)]
         # A missing question has a row for each of its units, and here it is one of both.
         is_missing = any(row.missing for row in found)
         for row in found[:1] if is_missing else found:
@@ -183,8 +245,10 @@ _WINNER = {
 }
 
 
-def _told(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[tuple[tuple[str, ...], list[Answer]]]:
-    """Give the rows of each told question, and the arms of its units as they were shown."""
+def _told(
+    rows: Iterable[Row], get_blob: GetBlob
+) -> Iterator[tuple[Record, _Labels, tuple[int, int]]]:
+    """Give each told question, and what its earlier attempts cost and may have cost (nano-USD)."""
     rows = iter(rows)
     first = next(rows, None)
     if first is None or not isinstance(first.event, Opened):
@@ -199,10 +263,14 @@ def _told(rows: Iterable[Row], get_blob: GetBlob) -> Iterator[tuple[tuple[str, .
             cost, uncertain = _charge(at, is_lost=event.ended == LOST)
             before = earlier.get(event.q, (0, 0))
             earlier[event.q] = (before[0] + cost, before[1] + uncertain)
+        if isinstance(event, Late):
+            labels.answered(join.open[event.q].query, event.outcome)
         record = join.feed(event)
-        if record is not None:
-            found = [*_rows(record, labels, earlier.pop(record.q, (0, 0)))]
-            yield tuple(map(labels.arm, record.query.units)), found
+        if record is None:
+            continue
+        if record.query.role is Role.SYSTEM:
+            labels.answered(record.query, record.outcome)
+        yield record, labels, earlier.pop(record.q, (0, 0))
 
 
 def scores(rows: Iterable[Row]) -> Iterator[Score]:
@@ -245,19 +313,36 @@ class _Labels:
         self._arms: list[str] = identity.get("arms") or [""]
         self._judges: list[str] = [str(j["name"]) for j in identity.get("judges") or []]
         self.criteria: list[str] = [str(c["name"]) for c in identity.get("criteria") or []]
+        self._get_blob = get_blob
+        self._answers: dict[int, str] = {}
+        """Digests of the systems' last answers, by unit."""
+
+    def answered(self, query: Query, outcome: Outcome) -> None:
+        """Take in a system's answer to a unit."""
+        if query.role is Role.SYSTEM and isinstance(outcome, Judged) and outcome.blob:
+            self._answers[query.units[0]] = outcome.blob
+
+    def answer(self, unit: int) -> str | None:
+        """Read a system's answer to a unit; None where there is none, or it was not kept."""
+        blob = self._get_blob(self._answers[unit]) if unit in self._answers else None
+        return None if blob is None else str(json.loads(blob)["text"])
 
     def on(self, answer: Answer, unit: int) -> Answer:
         item, arm = divmod(unit, len(self._arms))
-        name = self._items[item] if self._items else f"item {item}"
         group = self._groups[item] if self._groups else None
-        return answer._replace(item=name, arm=self._arms[arm], group=group)
+        return answer._replace(
+            item=self.item(unit), arm=self._arms[arm], group=group, answer=self.answer(unit)
+        )
+
+    def item(self, unit: int) -> str:
+        item = unit // len(self._arms)
+        return self._items[item] if self._items else f"item {item}"
 
     def arm(self, unit: int) -> str:
         return self._arms[unit % len(self._arms)]
 
     def asked(self, record: Record) -> str:
-        query = record.query
-        return self._judges[query.judge] if query.role is Role.JUDGE else f"system {query.judge}"
+        return self._judges[record.query.judge]
 
 
 def _rows(record: Record, labels: _Labels, earlier: tuple[int, int]) -> Iterator[Answer]:
@@ -283,6 +368,7 @@ def _rows(record: Record, labels: _Labels, earlier: tuple[int, int]) -> Iterator
         origin=None,
         served_model=None,
         flags=None,
+        answer=None,
     )
     match outcome:
         case Missing(reason=reason, uncertain=uncertain):
@@ -329,7 +415,8 @@ def _known(x: float) -> float | None:
 
 # --- forms -------------------------------------------------------------------------------------
 
-Table = Iterable[Answer | Vote | Score]
+Exported = Answer | Vote | Generation | Score
+Table = Iterable[Exported]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _LINE_ENDS = {0x85: "\\u0085", 0x2028: "\\u2028", 0x2029: "\\u2029"}
@@ -349,7 +436,7 @@ def _inert(cell: Json) -> Json:
     return cell
 
 
-def _to_jsonl(kind: type[Answer | Vote | Score], table: Table, sink: IO[bytes]) -> int:
+def _to_jsonl(kind: type[Exported], table: Table, sink: IO[bytes]) -> int:
     n = 0
     for row in table:
         record = dict(zip(kind._fields, map(_valid, row), strict=True))
@@ -360,7 +447,7 @@ def _to_jsonl(kind: type[Answer | Vote | Score], table: Table, sink: IO[bytes]) 
     return n
 
 
-def _to_csv(kind: type[Answer | Vote | Score], table: Table, sink: IO[bytes]) -> int:
+def _to_csv(kind: type[Exported], table: Table, sink: IO[bytes]) -> int:
     text = io.TextIOWrapper(sink, encoding="utf-8", newline="", write_through=True)
     # The default line end makes the writer quote a bare carriage return inside a text, too.
     writer = csv.writer(text)
@@ -373,7 +460,7 @@ def _to_csv(kind: type[Answer | Vote | Score], table: Table, sink: IO[bytes]) ->
     return n
 
 
-def _to_parquet(kind: type[Answer | Vote | Score], table: Table, sink: IO[bytes]) -> int:
+def _to_parquet(kind: type[Exported], table: Table, sink: IO[bytes]) -> int:
     try:
         import pyarrow as pa  # noqa: PLC0415  # an extra, and slow to load
         from pyarrow import parquet  # noqa: PLC0415

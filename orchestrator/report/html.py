@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, NamedTuple
 
 from orchestrator.core.estimate import Estimate
-from orchestrator.report import batches, board, board_words, charts, panel, wording
+from orchestrator.report import batches, benchmark, board, board_words, charts, panel, wording
 from orchestrator.report.board import Categories
 from orchestrator.report.charts import Bar, Interval, Part
-from orchestrator.report.data import ReportData
+from orchestrator.report.data import JudgeTally, ReportData
 from orchestrator.report.wording import Grid, label, usd
 
 if TYPE_CHECKING:
@@ -31,13 +32,18 @@ def render(data: ReportData) -> str:
         panel=panel,
         batches=batches,
         board=board,
+        benchmark=benchmark,
+        parts=benchmark.parts(data),
+        tracks=_tracks(data),
+        correlations=_correlations(data),
         audit=board_words,
         spend=data.spend,
         counts=data.counts,
         tables=_tables(data.estimates),
         meter=_meter(data),
         curve=_curve(data),
-        by_judge=_by_judge(data),
+        by_judge=_spent(data.judges, "Spend by judge"),
+        by_system=_spent(data.systems, "Spend by system"),
         heats=[(of, _heat(of)) for of in board.categories(data)],
         doubts=panel.doubts(data),
         facts=wording.facts(data),
@@ -116,6 +122,32 @@ def _heat(of: Categories) -> str:
     return charts.heat(of.arms, of.categories, values, title=of.title)
 
 
+class Drawn(NamedTuple):
+    """A picture with its title."""
+
+    title: str
+    picture: str
+
+
+def _tracks(data: ReportData) -> list[Drawn]:
+    """Draw how each interval came about."""
+    return [
+        Drawn(one.title, charts.band(one.track, title=one.title, target=one.target))
+        for one in benchmark.tracks(data)
+    ]
+
+
+def _correlations(data: ReportData) -> str:
+    """Colour the correlations of strata over systems; empty where there are none, or too many."""
+    found = benchmark.correlations(data)
+    if found is None or len(found.names) > benchmark.MOST_STRATA:
+        return ""
+    title, r = "Correlations of strata over systems", found.r.tolist()
+    if len(found.names) <= _WIDE:
+        return charts.heat(found.names, found.names, r, title=title)
+    return charts.mosaic(found.names, r, title=title)
+
+
 def _meter(data: ReportData) -> str:
     spend = data.spend
     total = spend.settled + spend.uncertain + spend.held
@@ -142,17 +174,18 @@ def _curve(data: ReportData) -> str:
     return charts.curve(points, title=title, target=data.target_half_width)
 
 
-def _by_judge(data: ReportData) -> str:
+def _spent(tallies: Sequence[JudgeTally], title: str) -> str:
+    """Draw what each judge or system has cost; empty where nothing did."""
     rows = [
         Bar(
-            judge.name,
-            f"{usd(judge.charge.settled + judge.charge.uncertain)}",
-            (Part("settled", judge.charge.settled), Part("uncertain", judge.charge.uncertain)),
+            one.name,
+            f"{usd(one.charge.settled + one.charge.uncertain)}",
+            (Part("settled", one.charge.settled), Part("uncertain", one.charge.uncertain)),
         )
-        for judge in data.judges
+        for one in tallies
     ]
-    is_spent = any(judge.charge.settled + judge.charge.uncertain for judge in data.judges)
-    return charts.bars(rows, title="Spend by judge") if is_spent else ""
+    is_spent = any(part.size for row in rows for part in row.parts)
+    return charts.bars(rows, title=title) if is_spent else ""
 
 
 @cache

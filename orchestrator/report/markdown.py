@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from orchestrator.core.estimate import Estimate
-from orchestrator.report import batches, board, board_words, panel, wording
+from orchestrator.report import batches, benchmark, board, board_words, panel, wording
 from orchestrator.report.data import ReportData
 from orchestrator.report.wording import Grid, label, plural, usd
 
@@ -46,8 +46,12 @@ def _lines(data: ReportData) -> Iterator[str]:
         yield from ("These are not final: the run has not come to its stop.", "")
     for estimate in data.estimates:
         yield from _estimate(estimate)
+    yield from _benchmark(data)
     yield from _outlook(data)
     yield from _without_judge(data)
+    if data.systems:
+        yield from ("## Systems under test", "", *_grid(panel.systems(data)))
+        yield from ("", panel.SYSTEMS_NOTE, "")
     yield from ("## Judges", "")
     yield from _grid(panel.judges(data))
     told = (*wording.policy(data), *panel.outages(data), *panel.agreement(data))
@@ -95,6 +99,12 @@ def _money(data: ReportData) -> Iterator[tuple[str, str]]:
     unmetered = wording.unmetered(data)
     if unmetered is not None:
         yield unmetered
+    if len(spend.by_role) > 1:
+        for role, charge in spend.by_role.items():
+            yield f"of it for {role}s", usd(charge.settled + charge.uncertain, 6)
+    if len(spend.by_purpose) > 1:
+        for purpose, charge in spend.by_purpose.items():
+            yield f"of it asked for {purpose}", usd(charge.settled + charge.uncertain, 6)
     yield from wording.money_by_class(data)
 
 
@@ -202,6 +212,34 @@ def _estimate(estimate: Estimate) -> Iterator[str]:
     yield from ("", f"{safe(wording.method(estimate))}{more}", "")
 
 
+def _benchmark(data: ReportData) -> Iterator[str]:
+    if not benchmark.parts(data):
+        return
+    yield from ("## Benchmark", "")
+    yield from (f"- {safe(line)}" for line in benchmark.statements(data))
+    yield ""
+    for grid in benchmark.pairs(data):
+        yield from (*_grid(grid), "")
+    for grid in benchmark.looks(data):
+        yield from (*_grid(grid), "")
+    grids = benchmark.outlooks(data)
+    if grids:
+        yield from ("### What more money would buy", "")
+    for grid in grids:
+        yield from (*_grid(grid), "")
+    if grids:
+        yield from (benchmark.outlook_note(data), "")
+    told = benchmark.ability(data)
+    if told:
+        yield from ("### This benchmark, and subjects like these", "")
+        yield from (f"- {safe(line)}" for line in told)
+        yield ""
+    strata = benchmark.strata(data)
+    if strata is not None:
+        yield from ("### Strata", "", *_grid(strata), "", safe(benchmark.strata_note(data)), "")
+        yield from (f"{safe(line)}\n" for line in benchmark.correlations_told(data))
+
+
 def _outlook(data: ReportData) -> Iterator[str]:
     outlook = wording.outlook(data)
     if outlook:
@@ -220,7 +258,7 @@ def _labels(data: ReportData) -> Iterator[str]:
 
 def _arms(data: ReportData) -> Iterator[tuple[str, ...]]:
     for arm in data.arms:
-        why = (f"{reason.replace('_', ' ')} {n:,}" for reason, n in arm.missing.items())
+        why = (f"{wording.reason_words(reason)} {n:,}" for reason, n in arm.missing.items())
         yield (
             label(arm.name),
             f"{arm.told:,}",

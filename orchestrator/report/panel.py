@@ -26,6 +26,7 @@ from orchestrator.report.wording import (
     label,
     number,
     plural,
+    reason_words,
     target,
     unanswered,
     usd,
@@ -62,7 +63,7 @@ def doubts(data: ReportData) -> list[str]:
     lines += [
         f"{judge.name} was served by {len(judge.served_models)} models during the run: "
         f"{models(judge)}; its answers may not be of one kind."
-        for judge in data.judges
+        for judge in (*data.judges, *data.systems)
         if len(judge.served_models) > 1
     ]
     return lines
@@ -227,27 +228,50 @@ def ranged(x: Ranged) -> str:
 
 def judges(data: ReportData) -> Grid:
     """Tabulate what became of each judge's questions, and what it cost; columns as they are needed."""
+    return _asked("judge", data.judges)
+
+
+def systems(data: ReportData) -> Grid:
+    """Tabulate the same of each system under test."""
+    return _asked("system", data.systems, with_reasons=True)
+
+
+SYSTEMS_NOTE = (
+    "Questions to systems are generations; each answer is then judged, or compared with a key. An item to "
+    "which a system gave no answer has no verdict, and that is no fault of a judge."
+)
+
+
+def _asked(what: str, tallies: Sequence[JudgeTally], *, with_reasons: bool = False) -> Grid:
     columns = {
-        "judge": [judge.name for judge in data.judges],
-        "by": [judge.route for judge in data.judges],
-        "asked": [f"{judge.asked:,}" for judge in data.judges],
-        "answered": [f"{judge.answered:,}" for judge in data.judges],
-        "from the cache": [f"{judge.cached:,}" if judge.cached else "" for judge in data.judges],
-        "missing": [f"{judge.n_missing:,}" for judge in data.judges],
-        "given back": _needed(judge.parked for judge in data.judges),
-        "cut off by the stop": _needed(judge.cut_off for judge in data.judges),
-        "billed without an answer": [_in_vain(judge) for judge in data.judges],
-        "settled": [usd(judge.charge.settled) for judge in data.judges],
-        "per answer": [
-            "" if judge.per_answer is None else usd(judge.per_answer) for judge in data.judges
+        what: [one.name for one in tallies],
+        "by": [one.route for one in tallies],
+        "asked": [f"{one.asked:,}" for one in tallies],
+        "answered": [f"{one.answered:,}" for one in tallies],
+        "from the cache": [f"{one.cached:,}" if one.cached else "" for one in tallies],
+        "by the key": _needed(one.keyed for one in tallies),
+        "missing": [f"{one.n_missing - one.n_idle:,}" for one in tallies],
+        "nothing to judge": _needed(one.n_idle for one in tallies),
+        "given back": _needed(one.parked for one in tallies),
+        "cut off by the stop": _needed(one.cut_off for one in tallies),
+        "billed without an answer": [_in_vain(one) for one in tallies],
+        "settled": [usd(one.charge.settled) for one in tallies],
+        "uncertain": [
+            usd(one.charge.uncertain) if with_reasons and one.charge.uncertain else ""
+            for one in tallies
         ],
+        "per answer": ["" if one.per_answer is None else usd(one.per_answer) for one in tallies],
         "mean time": [
-            "" if math.isnan(judge.latency_s) else f"{judge.latency_s:.2f} s"
-            for judge in data.judges
+            "" if math.isnan(one.latency_s) else f"{one.latency_s:.2f} s" for one in tallies
         ],
+        "why missing": [_why(one) if with_reasons else "" for one in tallies],
     }
     kept = {head: column for head, column in columns.items() if any(column)}
     return Grid("", tuple(kept), tuple(zip(*kept.values(), strict=True)))
+
+
+def _why(one: JudgeTally) -> str:
+    return ", ".join(f"{reason_words(reason)} {n:,}" for reason, n in one.missing.items())
 
 
 def _needed(counts: Iterable[int]) -> list[str]:
@@ -386,7 +410,7 @@ def _values(estimate: Estimate) -> list[str]:
 def outages(data: ReportData) -> list[str]:
     """Say of each judge when it took no questions, and why, in the provider's own words."""
     lines = []
-    for judge in data.judges:
+    for judge in (*data.judges, *data.systems):
         said = [f"{judge.name} {_outage(outage)}" for outage in judge.outages]
         left_open = unanswered(judge) if judge.down and said else ""
         lines += [*said[:-1], because(said[-1], "") + f" {left_open}."] if left_open else said

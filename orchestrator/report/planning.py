@@ -6,7 +6,7 @@ See docs/reference/plan.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from orchestrator.core.money import NANO_PER_USD, PriceCard, format_usd
+from orchestrator.core.query import Role
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json
 from orchestrator.report.wording import columns, number, places, plural, price, printable, usd
@@ -46,13 +47,14 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgePlan:
-    """One judge's part, money in nano-USD.
+    """One judge's or system's part, money in nano-USD.
 
     `calls` and `expected` are those of the whole run, `ceiling` bounds one call, at its longest
     prompt; `concurrency` bounds its calls at a time.
     """
 
     name: str
+    role: Role = Role.JUDGE
     adapter: str
     card: PriceCard
     price_source: str
@@ -99,6 +101,75 @@ class Point(NamedTuple):
     calls: int
     seconds: float
     half_width: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForHalfWidth:
+    """How many items of each arm a half-width takes, and what all arms' then cost, nano-USD.
+
+    None where no number is enough: what is missing alone makes an interval wider.
+    """
+
+    half_width: float
+    items: Range | None
+    spend: Range | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForMoney:
+    """How many items of each arm money (nano-USD) pays for, and the half-width that they give."""
+
+    money: int
+    items: int
+    half_width: Range
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MethodPlan:
+    """One way to bound what the campaign is after, and what it takes.
+
+    Parameters
+    ----------
+    is_own : whether the campaign itself bounds by it
+    watching_covered : whether one may look at every result and stop at any
+    """
+
+    name: str
+    is_own: bool
+    watching_covered: bool
+    for_half_width: tuple[ForHalfWidth, ...]
+    for_money: tuple[ForMoney, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByMethod:
+    """What a benchmark takes by method.
+
+    Parameters
+    ----------
+    estimate, target : its name in the file; `arms`, `macro` or `difference`
+    population, n_arms : items, and arms that each have so many
+    level, alpha : of the estimate; the error that each arm, or the difference, gets of it
+    item, by_role : what an item of all arms is expected to cost, nano-USD; by role
+    missing : share of the verdicts that are missing, as of `benchmark_plan.Assumed`
+    mean, sd, source : what scores are taken to be like, in their units: of the arm that varies most, or
+        of the differences; and where that is from: `option`, `recording`, `data` (the truth of
+        mocks), `mock` or `default`
+    """
+
+    estimate: str
+    target: str
+    population: int
+    n_arms: int
+    level: float
+    alpha: float
+    item: int
+    by_role: Mapping[str, int]
+    mean: float
+    sd: Range
+    missing: float
+    source: str
+    methods: tuple[MethodPlan, ...]
 
 
 PANEL = ""
@@ -163,7 +234,7 @@ class Plan:
     Parameters
     ----------
     cap, target : None where none is set
-    judges : in the file's order
+    judges : in the file's order; systems under test behind them
     whole_list : None where the policy has no end of its own
     spend, seconds, half_width : of the run, under its cap and target; half-width None where no
         estimate has one
@@ -181,6 +252,7 @@ class Plan:
     policy_says : what the policy says of itself at the end
     predicts_width : False where the estimate's half-width hangs on what only a run shows
     batches : what is laid out; None where units are asked about one by one
+    by_method : of a benchmark; None where no answers by method are known or none are asked for
     """
 
     campaign: str
@@ -215,6 +287,7 @@ class Plan:
     policy_says: Mapping[str, Json]
     predicts_width: bool = True
     batches: Batches | None = None
+    by_method: ByMethod | None = None
 
     @property
     def calls(self) -> int:
@@ -301,12 +374,14 @@ def document(plan: Plan) -> dict[str, Json]:
             "is_by_cap": plan.batches.is_by_cap,
             "is_open": plan.batches.is_open,
         },
+        "by_method": None if plan.by_method is None else _by_method_as_json(plan.by_method),
         "half_width_at_cap": _number(plan.at_cap),
         "needs_nano_usd": plan.needs,
         "needs_is_extrapolated": plan.needs_is_extrapolated,
         "judges": [
             {
                 "name": judge.name,
+                "role": str(judge.role),
                 "adapter": judge.adapter,
                 "price": price(judge.card),
                 "price_source": judge.price_source,
@@ -362,6 +437,48 @@ def refusal_document(refusal: Refusal) -> dict[str, Json]:
     }
 
 
+def _by_method_as_json(found: ByMethod) -> dict[str, Json]:
+    return {
+        "estimate": found.estimate,
+        "target": found.target,
+        "population": found.population,
+        "level": found.level,
+        "alpha_each": round(found.alpha, 9),
+        "item_nano_usd": found.item,
+        "item_by_role_nano_usd": dict(found.by_role),
+        "scores": {
+            "mean": _number(found.mean),
+            "sd": _range(found.sd),
+            "missing": _number(found.missing),
+            "source": found.source,
+        },
+        "methods": [
+            {
+                "method": method.name,
+                "is_own": method.is_own,
+                "watching_covered": method.watching_covered,
+                "for_half_width": [
+                    {
+                        "half_width": asked.half_width,
+                        "items": asked.items and _range(asked.items, whole=True),
+                        "spend_nano_usd": asked.spend and _range(asked.spend, whole=True),
+                    }
+                    for asked in method.for_half_width
+                ],
+                "for_money": [
+                    {
+                        "nano_usd": asked.money,
+                        "items": asked.items,
+                        "half_width": _range(asked.half_width),
+                    }
+                    for asked in method.for_money
+                ],
+            }
+            for method in found.methods
+        ],
+    }
+
+
 def _points(curve: Sequence[Point]) -> list[Json]:
     return [
         {
@@ -412,6 +529,7 @@ def plan_lines(plan: Plan) -> list[str]:
     lines = [
         *_sums(plan),
         *_assumed(plan.assumptions),
+        *_by_method(plan.by_method),
         *_rivals(plan.rivals, plan),
         *_verdict(plan.rivals, plan),
         *(f"note      {note}" for note in plan.notes),
@@ -466,8 +584,11 @@ def _promise(plan: Plan) -> Iterator[str]:
 
 
 def _table(judges: Sequence[JudgePlan]) -> list[str]:
+    """Write a row for each who can be asked; roles where not all are judges."""
+    has_systems = any(judge.role is Role.SYSTEM for judge in judges)
     head = (
         "judge",
+        *(("role",) if has_systems else ()),
         "adapter",
         "$/1M in / out",
         "calls",
@@ -478,6 +599,7 @@ def _table(judges: Sequence[JudgePlan]) -> list[str]:
     rows = [
         (
             judge.name,
+            *((judge.role,) if has_systems else ()),
             judge.adapter,
             _rates(judge.card),
             f"{judge.calls:,}",
@@ -487,21 +609,26 @@ def _table(judges: Sequence[JudgePlan]) -> list[str]:
         )
         for judge in judges
     ]
+    if has_systems:
+        head = ("model", *head[1:])
+    return _lines(head, rows, left={0, 1, len(head) - 1, len(head) - 6})
+
+
+def _lines(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, left: Collection[int]
+) -> list[str]:
+    """Write rows in columns: those of words to the left, figures to the right."""
     widths = [max(columns(row[k]) for row in (head, *rows)) for k in range(len(head))]
 
     def line(row: Sequence[str]) -> str:
         pads = [" " * (wide - columns(text)) for text, wide in zip(row, widths, strict=True)]
         cells = [
-            text + pad if k in _LEFT else pad + text
+            text + pad if k in left else pad + text
             for k, (text, pad) in enumerate(zip(row, pads, strict=True))
         ]
         return "   ".join(cells).rstrip()
 
     return [line(row) for row in (head, *rows)]
-
-
-_LEFT = {0, 1, 6}
-"""Columns of words; figures stand to the right."""
 
 
 def _rates(card: PriceCard) -> str:
@@ -664,6 +791,66 @@ def _assumed(assumptions: Sequence[Assumption]) -> Iterator[str]:
             by_source.setdefault(a.source, []).append(f"{a.what} {value}")
         stated = (f"{', '.join(facts)} ({source})" for source, facts in by_source.items())
         yield f"assumed   {judge or 'items'}: {'; '.join(stated)}"
+
+
+def _by_method(found: ByMethod | None) -> Iterator[str]:
+    """Write what each method takes: the scores it is reckoned with, then a row a method."""
+    if found is None:
+        return
+    whose = {
+        "arms": f"of each of {found.n_arms} arms" if found.n_arms > 1 else "of the mean",
+        "macro": f"of each of {found.n_arms} macro means"
+        if found.n_arms > 1
+        else "of the macro mean",
+        "difference": "of the difference",
+    }[found.target]
+    roles = [f"{role} {usd(x, 4)}" for role, x in found.by_role.items() if x]
+    parts = f" ({', '.join(roles)})" if len(roles) > 1 else ""
+    yield (
+        f"methods   {found.estimate}: \N{PLUS-MINUS SIGN} {whose}, {found.level:.0%}, error "
+        f"{found.alpha:.3g} each; an item costs {usd(found.item, 4)}{parts}"
+    )
+    sd = found.sd
+    yield (
+        f"assumed   scores: mean {found.mean:.3g}, sd {sd.expected:.3g} ({sd.low:.3g} to {sd.high:.3g}) "
+        f"({found.source})" + (f"; missing {found.missing:.2g}" if found.missing else "")
+    )
+    first = found.methods[0]
+    head = ["method", "watched"]
+    for asked in first.for_half_width:
+        head += [f"items for \N{PLUS-MINUS SIGN}{asked.half_width:g}", "$"]
+    head += [f"{usd(asked.money, 2)} buys" for asked in first.for_money]
+    rows = [
+        [
+            method.name + (" (this campaign's)" if method.is_own else ""),
+            "yes" if method.watching_covered else "no",
+            *(cell for asked in method.for_half_width for cell in _items_and_money(asked)),
+            *map(_bought, method.for_money),
+        ]
+        for method in found.methods
+    ]
+    yield from _lines(head, rows, left={0, 1})
+
+
+def _items_and_money(asked: ForHalfWidth) -> tuple[str, str]:
+    if asked.items is None or asked.spend is None:
+        return "never reached", "\N{EN DASH}"
+    low, expected, high = (f"{x:,.0f}" for x in _ends(asked.items))
+    cost = usd(round(asked.spend.expected), 2).removeprefix("$")
+    return expected if low == high else f"{expected} ({low} to {high})", cost
+
+
+def _bought(asked: ForMoney) -> str:
+    if not asked.items:
+        return "nothing"
+    found = asked.half_width
+    d = places(found.expected)
+    low, expected, high = (number(x, d) for x in _ends(found))
+    return f"\N{PLUS-MINUS SIGN}{expected}" + ("" if low == high else f" ({low} to {high})")
+
+
+def _ends(found: Range) -> tuple[float, float, float]:
+    return found.low, found.expected, found.high
 
 
 def _rivals(rivals: Sequence[Rival], of: Plan | Refusal) -> Iterator[str]:

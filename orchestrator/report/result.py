@@ -92,10 +92,10 @@ def document(data: ReportData) -> dict[str, Json]:
         data.stop_reason,
         target_met=data.target_met,
         gate=data.gate,
-        is_empty=bool(counts.asked) and not counts.answered,
+        is_empty=bool(counts.asked) and not (counts.verdicts if data.judges else counts.answered),
         is_overrun=spend.overrun > 0,
         is_stale=data.limit == "stale_cache",
-        is_incomplete=any(judge.down for judge in data.judges),
+        is_incomplete=any(one.down for one in (*data.judges, *data.systems)),
     )
     return {
         "schema": SCHEMA,
@@ -114,6 +114,7 @@ def document(data: ReportData) -> dict[str, Json]:
             "uncertain_nano_usd": spend.uncertain,
             "overrun_nano_usd": spend.overrun,
             "by_judge": _charges(spend.by_judge),
+            "by_system": _charges(spend.by_system),
             "by_role": _charges(spend.by_role),
             "by_purpose": _charges(spend.by_purpose),
             "by_class": _charges(spend.by_class),
@@ -128,6 +129,14 @@ def document(data: ReportData) -> dict[str, Json]:
             "late": counts.late,
             "unmetered": counts.unmetered,
             "missing": dict(counts.missing),
+            "by_role": {
+                role: {
+                    "asked": fate.asked,
+                    "answered": fate.answered,
+                    "missing": dict(fate.missing),
+                }
+                for role, fate in counts.by_role.items()
+            },
             "missing_by_arm": {arm.name: _arm(arm) for arm in data.arms},
         },
         "estimates": [
@@ -166,6 +175,7 @@ def document(data: ReportData) -> dict[str, Json]:
             "suspected": [_suspected(one) for one in data.suspected],
         },
         "judges": [_judge(judge) for judge in data.judges],
+        "systems": [_asked(system) for system in data.systems],
         "seed": data.seed,
         "versions": data.versions,
     }
@@ -216,6 +226,16 @@ def _arm(arm: ArmTally) -> dict[str, Json]:
 
 
 def _judge(judge: JudgeTally) -> dict[str, Json]:
+    return _asked(judge) | {
+        "scores": {} if judge.preferences else {s.criterion: _scores(s) for s in judge.scores},
+        "preferences": {
+            p.criterion: {"n": p.n, "first": p.first, "tie": p.ties, "second": p.second}
+            for p in judge.preferences
+        },
+    }
+
+
+def _asked(judge: JudgeTally) -> dict[str, Json]:
     return {
         "name": judge.name,
         "adapter": judge.adapter,
@@ -233,17 +253,13 @@ def _judge(judge: JudgeTally) -> dict[str, Json]:
         "answers_by_model": dict(judge.served_models),
         "route": judge.route or None,
         "cached": judge.cached,
+        "keyed": judge.keyed,
         "flags": dict(judge.flags),
         "billed_without_answer": {"attempts": judge.billed_in_vain, **_charge(judge.in_vain)},
         **_times(judge.times),
         "down": judge.down or None,
         "outages": [_outage(outage) for outage in judge.outages],
         "n_outages": judge.n_outages,
-        "scores": {} if judge.preferences else {s.criterion: _scores(s) for s in judge.scores},
-        "preferences": {
-            p.criterion: {"n": p.n, "first": p.first, "tie": p.ties, "second": p.second}
-            for p in judge.preferences
-        },
     }
 
 

@@ -228,6 +228,16 @@ def _judge_lines(progress: Progress) -> list[str]:
     return lines
 
 
+def _answers(data: ReportData) -> str:
+    """Count what came and what is missing, of systems and judges apart."""
+    if not data.systems:
+        return f"{plural(data.counts.answered, 'answer')}, {data.counts.n_missing:,} missing"
+    return "; ".join(
+        f"{role}s: {plural(fate.answered, 'answer')}, {sum(fate.missing.values()):,} missing"
+        for role, fate in data.counts.by_role.items()
+    )
+
+
 def closing_lines(data: ReportData) -> list[str]:
     """Say what a run came to: the answer, the money, why it ended."""
     spend = data.spend
@@ -243,7 +253,7 @@ def closing_lines(data: ReportData) -> list[str]:
         ending(data),
         (
             f"spend   {usd(spend.settled, 6)} settled + {usd(spend.uncertain, 6)} uncertain{held}{cap}"
-            f"; {plural(data.counts.answered, 'answer')}, {data.counts.n_missing:,} missing"
+            f"; {_answers(data)}"
         ),
         f"run     {data.run}   fingerprint {data.fingerprint or 'none yet'}",
     ]

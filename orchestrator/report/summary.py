@@ -63,10 +63,12 @@ from orchestrator.report.data import (
     Bound,
     Charge,
     Counts,
+    Fate,
     JudgeTally,
     Look,
     Outage,
     PlaceEffect,
+    Point,
     Preferences,
     Ranged,
     Refusal,
@@ -82,6 +84,7 @@ from orchestrator.report.data import (
 from orchestrator.report.pairs import Pairs
 from orchestrator.report.places import Places, holm
 from orchestrator.report.slots import Slots
+from orchestrator.report.strata import Strata
 from orchestrator.report.wording import printable
 
 
@@ -112,7 +115,7 @@ def summarise(
     first = next(rows, None)
     if first is None or not isinstance(first.event, Opened):
         raise CorruptLog("the log does not begin with the opening of a run", seq=1)
-    fold = _Fold(first.event, first.at)
+    fold = _Fold(first.event, first.at, Strata.of(first.event.identity, get_blob))
     for row in rows:
         fold.take(row.at, row.event)
     data = fold.result(fingerprint, run, unstopped)
@@ -223,6 +226,7 @@ class _JudgeTally(_Tally):
     places: Places
     slots: Slots
     cached: int = 0
+    keyed: int = 0
     purse: _Purse = field(default_factory=_Purse)
     above_hold: int = 0
     billed_in_vain: int = 0
@@ -255,7 +259,7 @@ def _question(query: Query) -> _Question:
 class _Fold:
     """The counters of one log. Money moves as in the engine's ledger, event by event."""
 
-    def __init__(self, opened: Opened, at: float) -> None:
+    def __init__(self, opened: Opened, at: float, strata: Strata | None) -> None:
         identity: Mapping[str, Any] = opened.identity
         self.opened = opened
         self.identity = identity
@@ -263,6 +267,8 @@ class _Fold:
         self.cards = list(opened.cards)
         self.criteria: list[Mapping[str, Any]] = identity.get("criteria") or []
         self.judge_docs: list[Mapping[str, Any]] = identity.get("judges") or []
+        self.docs = [*self.judge_docs, *(identity.get("systems") or [])]
+        """Of all who can be asked: judges, then systems under test."""
         self.arm_names: list[str] = identity.get("arms") or [""]
         self.n_items = int((identity.get("data") or {}).get("n_items") or 0)
         self.join = Join()
@@ -271,15 +277,18 @@ class _Fold:
         n_kept = _KEPT_CELLS // max(1, len(self.judge_docs) * len(self.criteria))
         n_kept = min(n_kept, self.n_items * len(self.arm_names))
         n_units, yes_from = self.n_items * len(self.arm_names), self._yes_from()
-        self.judges = [
+        n_judges = len(self.judge_docs)
+        self.everyone = [
             _JudgeTally(
-                said=[_Said(n_kept) for _ in self.criteria],
+                said=[_Said(n_kept) for _ in self.criteria] if k < n_judges else [],
                 preferred=[Counter() for _ in self.criteria],
                 places=Places(len(self.criteria)),
                 slots=Slots(n_units=n_units, yes_from=yes_from),
             )
-            for _ in self.judge_docs
+            for k in range(len(self.docs))
         ]
+        self.judges, self.systems = self.everyone[:n_judges], self.everyone[n_judges:]
+        self.strata = strata
         self.pairs = Pairs(len(self.arm_names))
         self.arms = [_ArmTally(scores=[_Moments() for _ in self.criteria]) for _ in self.arm_names]
         self.by_role = {role: _Purse() for role in Role}
@@ -329,10 +338,10 @@ class _Fold:
                 self.held += hold
                 if query == self.refused:
                     self.refusal = None
-                if query.role is Role.JUDGE:
-                    self.judges[query.judge].asked += 1
-                    self.judges[query.judge].cached += origin is Origin.CACHE
-                    self.judges[query.judge].given_back.discard(_question(query))
+                one = self.everyone[query.judge]
+                one.asked += 1
+                one.cached += origin is Origin.CACHE
+                one.given_back.discard(_question(query))
             case Arrived(q=q):
                 self._arrived(self.join.open[q], event)
             case Told(q=q):
@@ -350,11 +359,9 @@ class _Fold:
         self.join.feed(event)
 
     def _arrived(self, at: Open, event: Arrived) -> None:
-        if at.query.role is not Role.JUDGE:
-            return
-        judge = self.judges[at.query.judge]
+        judge = self.everyone[at.query.judge]
         judge.arrived += isinstance(event.outcome, Judged)
-        if at.origin is not Origin.CACHE:
+        if at.origin is not Origin.CACHE and not _is_keyed(event.outcome):
             judge.n_calls += 1
             judge.took_s += event.took_s
             judge.limited_s += event.limited_s
@@ -362,10 +369,10 @@ class _Fold:
 
     def _told(self, at: Open) -> None:
         self._charge(at, at.outcome, "answers" if isinstance(at.outcome, Judged) else "missing")
-        tallies: list[_Tally] = [self.arms[unit % len(self.arms)] for unit in at.query.units]
+        judge = self.everyone[at.query.judge]
+        tallies: list[_Tally] = [judge]
         if at.query.role is Role.JUDGE:
-            judge = self.judges[at.query.judge]
-            tallies.append(judge)
+            tallies += (self.arms[unit % len(self.arms)] for unit in at.query.units)
             if at.query.kind is Kind.RATE_BATCH and at.outcome is not None:
                 judge.slots.add(at.query, at.outcome)
             if at.query.kind is Kind.COMPARE and at.outcome is not None:
@@ -386,32 +393,37 @@ class _Fold:
                 pass
 
     def _judged(self, query: Query, judged: Judged) -> None:
-        judge = self.judges[query.judge] if query.role is Role.JUDGE else None
+        judge = self.everyone[query.judge]
         flags = [self._flag(word) for word in judged.flags]
         self.flags.update(flags)
         if judged.origin is not Origin.CACHE and not UNMETERED.isdisjoint(judged.flags):
             self.n_unmetered += 1
             self.unmetered += judged.cost
-        if judge:
-            judge.flags.update(flags)
-            if _SUSPECTED in judged.flags:
-                judge.suspected.update({unit // len(self.arms) for unit in query.units})
-            model = "" if judged.origin is Origin.CACHE else _foreign(judged.served_model)
-            if model and (model in judge.models or len(judge.models) < _KEPT_MODELS):
-                judge.models[model] += 1
-            self._placed(judge, judged)
+        judge.flags.update(flags)
+        judge.keyed += judged.origin is Origin.KEY
+        model = "" if judged.origin is Origin.CACHE else _foreign(judged.served_model)
+        if model and (model in judge.models or len(judge.models) < _KEPT_MODELS):
+            judge.models[model] += 1
+        if query.role is Role.JUDGE:
+            self._verdicts(judge, query, judged)
+
+    def _verdicts(self, judge: _JudgeTally, query: Query, judged: Judged) -> None:
+        if _SUSPECTED in judged.flags:
+            judge.suspected.update({unit // len(self.arms) for unit in query.units})
+        self._placed(judge, judged)
         if query.kind is Kind.COMPARE:
             self.units.update(query.units)
         for observation in judged.observations:
             self.units.add(observation.unit)
-            if judge and observation.preference is not None:
+            if observation.preference is not None:
                 judge.preferred[observation.criterion][observation.preference] += 1
             if observation.value is None:
                 continue
             arm = self.arms[observation.unit % len(self.arms)]
             arm.scores[observation.criterion].add(observation.value)
-            if judge:
-                judge.said[observation.criterion].add(observation.unit, observation.value)
+            judge.said[observation.criterion].add(observation.unit, observation.value)
+            if self.strata is not None and query.replicate == 0:
+                self.strata.add(observation)
 
     def _flag(self, word: str) -> str:
         """Name a flag; where its details have no end, without them."""
@@ -443,13 +455,12 @@ class _Fold:
         return (value - low) / (high - low)
 
     def _closed(self, at: Open, event: Parked | Withdrawn | Late | Forfeited) -> None:
-        if at.query.role is Role.JUDGE:
-            judge = self.judges[at.query.judge]
-            if isinstance(event, Parked):
-                judge.parked += 1
-                judge.given_back.add(_question(at.query))
-            else:
-                judge.cut_off += 1
+        judge = self.everyone[at.query.judge]
+        if isinstance(event, Parked):
+            judge.parked += 1
+            judge.given_back.add(_question(at.query))
+        else:
+            judge.cut_off += 1
         match event:
             case Parked():
                 self.parked += 1
@@ -470,6 +481,11 @@ class _Fold:
             uncertain=event.uncertain,
             held=event.held,
             half_widths=event.half_widths,
+            points={
+                (str(e["name"]), str(e["target"])): _points(e)
+                for e in event.estimates
+                if e.get("kind") == "exchangeable"
+            },
         )
         self.last_look = look
         self.policy = event.policy
@@ -491,7 +507,7 @@ class _Fold:
             case JudgeDown():
                 self._down(at, event)
             case JudgeUp(judge=judge):
-                self._up(at, self.judges[judge])
+                self._up(at, self.everyone[judge])
             case CapChanged(cap=cap):
                 self.cap, self.refusal = cap, None
             case PriceChanged(judge=judge, card=card):
@@ -544,7 +560,7 @@ class _Fold:
         ]
 
     def _down(self, at: float, event: JudgeDown) -> None:
-        tally = self.judges[event.judge]
+        tally = self.everyone[event.judge]
         why = _foreign(event.why) or "down"
         if not tally.down:
             tally.n_outages += 1
@@ -580,12 +596,12 @@ class _Fold:
             self.by_purpose[at.query.purpose],
             self.by_class[kind],
         ]
-        if at.query.role is Role.JUDGE:
-            judge = self.judges[at.query.judge]
-            judge.above_hold += max(0, settled + uncertain - at.hold)
-            judge.billed_in_vain += is_in_vain
-            purses += [judge.purse, judge.in_vain] if is_in_vain else [judge.purse]
+        judge = self.everyone[at.query.judge]
+        judge.above_hold += max(0, settled + uncertain - at.hold)
+        judge.billed_in_vain += is_in_vain
+        purses.append(judge.purse)
         if is_in_vain:
+            purses.append(judge.in_vain)
             self.billed_in_vain += 1
             purses.append(self.in_vain)
         for purse in purses:
@@ -594,12 +610,12 @@ class _Fold:
 
     def _free(self, account: str) -> Nano:
         """Give what an account has free while nothing is outstanding."""
-        names = [doc["name"] for doc in self.judge_docs]
+        names = [doc["name"] for doc in self.docs]
         kind, _, name = account.partition(":")
         cap, purse = self.cap, self.total
-        if kind == "judge" and name in names:
+        if kind in {"judge", "system"} and name in names:
             cap = self.opened.judge_caps[names.index(name)]
-            purse = self.judges[names.index(name)].purse
+            purse = self.everyone[names.index(name)].purse
         elif kind == "role" and name in self.opened.role_caps:
             cap, purse = self.opened.role_caps[name], self.by_role[Role(name)]
         return Nano(max(0, (cap or 0) - purse.settled - purse.uncertain))
@@ -632,6 +648,7 @@ class _Fold:
             spend=self._spend(),
             counts=self._counts(),
             judges=tuple(self._judge(k, firsts) for k in range(len(self.judges))),
+            systems=tuple(map(self._asked, range(len(self.judges), len(self.everyone)))),
             arms=tuple(map(self._arm, range(len(self.arms)))),
             criteria=tuple(str(c["name"]) for c in self.criteria),
             n_items=self.n_items,
@@ -659,10 +676,11 @@ class _Fold:
             started_at=self.started_at,
             ended_at=self.ended_at,
             active_s=self.active_s,
-            times=_times(self.judges),
+            times=_times(self.everyone),
             agreement=tuple(self._agreement(firsts)),
             places=tuple(self._place_effects()),
             pairs=self.pairs.frozen(),
+            strata=() if self.strata is None else self.strata.frozen(),
             slots=tuple(
                 judge.slots.frozen(str(doc["name"]))
                 for doc, judge in zip(self.judge_docs, self.judges, strict=True)
@@ -682,7 +700,8 @@ class _Fold:
                 return State.INTERRUPTED, StopReason.INTERRUPTED
 
     def _spend(self) -> Spend:
-        names = [str(doc["name"]) for doc in self.judge_docs]
+        names = [str(doc["name"]) for doc in self.docs]
+        n_judges, purses = len(self.judges), [one.purse.frozen() for one in self.everyone]
         spent = self.total.settled + self.total.uncertain
         return Spend(
             cap=self.cap,
@@ -690,13 +709,14 @@ class _Fold:
             held=Nano(self.held),
             uncertain=Nano(self.total.uncertain),
             overrun=Nano(0 if self.cap is None else max(0, spent - self.cap)),
-            by_judge={n: j.purse.frozen() for n, j in zip(names, self.judges, strict=True)},
+            by_judge=dict(zip(names[:n_judges], purses[:n_judges], strict=True)),
+            by_system=dict(zip(names[n_judges:], purses[n_judges:], strict=True)),
             by_role=_used(self.by_role),
             by_purpose=_used(self.by_purpose),
             by_class=_used(self.by_class),
             above_hold={
                 n: Nano(j.above_hold)
-                for n, j in zip(names, self.judges, strict=True)
+                for n, j in zip(names, self.everyone, strict=True)
                 if j.above_hold
             },
             unmetered=Nano(self.unmetered),
@@ -715,10 +735,26 @@ class _Fold:
             billed_in_vain=self.billed_in_vain,
             in_vain=self.in_vain.frozen(),
             unmetered=self.n_unmetered,
+            by_role={
+                str(role): _fate(tallies)
+                for role, tallies in ((Role.JUDGE, self.judges), (Role.SYSTEM, self.systems))
+                if tallies
+            },
         )
 
     def _judge(self, k: int, firsts: Sequence[Array]) -> JudgeTally:
-        doc, tally = self.judge_docs[k], self.judges[k]
+        tally = self.judges[k]
+        return replace(
+            self._asked(k),
+            scores=tuple(
+                said.frozen(str(criterion["name"]), with_others(values, k, self._clusters))
+                for said, criterion, values in zip(tally.said, self.criteria, firsts, strict=True)
+            ),
+            preferences=tuple(self._preferences(tally)),
+        )
+
+    def _asked(self, k: int) -> JudgeTally:
+        doc, tally = self.docs[k], self.everyone[k]
         name = str(doc["name"])
         routes: Mapping[str, Any] = self.identity.get("routes") or {}
         return JudgeTally(
@@ -733,10 +769,7 @@ class _Fold:
             latency_s=tally.took_s / tally.n_calls if tally.n_calls else math.nan,
             served_models=dict(tally.models),
             down=tally.down,
-            scores=tuple(
-                said.frozen(str(criterion["name"]), with_others(values, k, self._clusters))
-                for said, criterion, values in zip(tally.said, self.criteria, firsts, strict=True)
-            ),
+            scores=(),
             route=str(routes.get(name) or ""),
             cached=tally.cached,
             flags=dict(sorted(tally.flags.items())),
@@ -748,7 +781,7 @@ class _Fold:
             parked=tally.parked,
             unasked=len(tally.given_back),
             cut_off=tally.cut_off,
-            preferences=tuple(self._preferences(tally)),
+            keyed=tally.keyed,
         )
 
     def _preferences(self, tally: _JudgeTally) -> Iterator[Preferences]:
@@ -845,6 +878,29 @@ def _times(tallies: Sequence[_JudgeTally]) -> Times:
         limited_s=math.fsum(t.limited_s for t in tallies),
         waited_s=math.fsum(t.waited_s for t in tallies),
     )
+
+
+def _is_keyed(outcome: Outcome) -> bool:
+    """Say whether a key decided, so that there was no call."""
+    return isinstance(outcome, Judged) and outcome.origin is Origin.KEY
+
+
+def _fate(tallies: Sequence[_JudgeTally]) -> Fate:
+    missing: Counter[MissingReason] = Counter()
+    for tally in tallies:
+        missing.update(tally.missing)
+    return Fate(
+        asked=sum(tally.asked for tally in tallies),
+        answered=sum(tally.answered for tally in tallies),
+        missing=_in_order(missing),
+    )
+
+
+def _points(document: Mapping[str, Any]) -> tuple[Point, ...]:
+    """Read what a look says of each name of an estimate by a part of a benchmark."""
+    drawn = document["diagnostics"]["by_name"]["n_drawn"]
+    e = read_estimate(document)
+    return tuple(map(Point, drawn, e.value, e.lower, e.upper))
 
 
 def _used(purses: Mapping[Any, _Purse]) -> dict[str, Charge]:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from orchestrator.core.estimate import Estimate, Status
 from orchestrator.core.gate import GateOutcome, Rule, Verdict, overall
 from orchestrator.core.money import PriceCard, format_usd
-from orchestrator.core.query import MissingReason
+from orchestrator.core.query import MissingReason, Role
 from orchestrator.core.stopping import StopReason
 from orchestrator.core.wire import Json
 from orchestrator.report.data import JudgeTally, Refusal, ReportData, Times
@@ -84,6 +84,12 @@ def duration(seconds: float) -> str:
 def plural(n: int, noun: str) -> str:
     """Write a count with its noun."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def spread_of(counts: Sequence[int]) -> str:
+    """Write the one number that all counts are, or the least and the most."""
+    least, most = min(counts), max(counts)
+    return f"{most:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def label(name: str) -> str:
@@ -170,7 +176,7 @@ def _gate_line(verdict: Verdict) -> str:
 def _answer(data: ReportData) -> str:
     estimate = data.answer
     if estimate is None:
-        if not data.counts.answered:
+        if not data.counts.verdicts:
             return _nothing(data)
         return "There is no answer yet: the first look at the estimates is still to come."
     if estimate.status is Status.EMPTY:
@@ -185,9 +191,12 @@ def _answer(data: ReportData) -> str:
 def _nothing(data: ReportData) -> str:
     """Say why there is no answer where no verdict enters the estimate."""
     counts, n_told = data.counts, data.counts.answered + data.counts.n_missing
-    if counts.answered:
+    if data.systems and not data.judges:
+        of = "the system" if len(data.systems) == 1 else f"{len(data.systems)} systems"
+        return f"{plural(counts.answered, 'answer')} of {of}; none was judged."
+    if counts.verdicts:
         return (
-            f"There is no answer yet: of {plural(counts.answered, 'verdict')} none enters the "
+            f"There is no answer yet: of {plural(counts.verdicts, 'verdict')} none enters the "
             "estimate, since they belong to a pilot."
         )
     if data.are_final and n_told:
@@ -235,6 +244,8 @@ def _compared(estimate: Estimate, data: ReportData) -> str | None:
 
 
 def _unit(estimate: Estimate) -> str:
+    if estimate.kind == "exchangeable":
+        return " on this benchmark"
     if estimate.kind in {"bradley_terry", "bt_tensor"}:
         return " in log-odds"
     return " logits" if estimate.diagnostics.get("scale") == "logit" else ""
@@ -265,8 +276,21 @@ _TARGETS = {
 }
 
 
+_OF_BENCHMARK = {
+    "arms": "mean over this benchmark",
+    "macro": "mean of the strata's means",
+    "strata": "mean by stratum",
+    "ability": "ability on subjects like these",
+    "difference": "difference on this benchmark",
+    "differences": "differences on this benchmark",
+}
+"""What a random part of a benchmark is taken to speak of."""
+
+
 def target(estimate: Estimate) -> str:
     """Say in a word or two what is estimated."""
+    if estimate.kind == "exchangeable":
+        return _OF_BENCHMARK[estimate.target]
     return _TARGETS.get(estimate.target, _spaced(estimate.target))
 
 
@@ -276,23 +300,49 @@ def headline(estimate: Estimate) -> str:
         return _leads(estimate)
     if estimate.kind == "bt_tensor" and estimate.target == "strengths" and by_value(estimate):
         return _over_categories(estimate)
+    if estimate.kind == "exchangeable" and estimate.target in {"arms", "macro"}:
+        return _over_benchmark(estimate)
     what, n = target(estimate).capitalize(), len(estimate.names)
     if n <= 4:
         values = (
             f"{label(name)} {with_interval(estimate, i)}" for i, name in enumerate(estimate.names)
         )
         return f"{what}: {', '.join(values)}"
-    order = by_value(estimate)
-    if not order:
+    if not by_value(estimate):
         return f"{what}: none of {n:,} is known yet"
+    return f"Of {n:,} {estimate.target}, {_ends(estimate)}"
+
+
+def _ends(estimate: Estimate) -> str:
+    """Say who is highest and who is lowest."""
+    order = by_value(estimate)
     low, high = order[0], order[-1]
     overlaps = not estimate.upper[low] < estimate.lower[high]  # also where an end is not known
     return (
-        f"Of {n:,} {estimate.target}, {label(estimate.names[high])} is highest, "
+        f"{label(estimate.names[high])} is highest, "
         f"{with_interval(estimate, high)}, and {label(estimate.names[low])} lowest, "
         f"{with_interval(estimate, low)}"
         f"{'; their intervals overlap' if overlaps else ''}"
     )
+
+
+def _over_benchmark(estimate: Estimate) -> str:
+    """Write means over a benchmark, the numbers first, and by how many of its items."""
+    found: Mapping[str, Sequence[int]] = estimate.diagnostics["by_name"]
+    n, names = spread_of(found["n_drawn"]), estimate.names
+    by = f"{n} items each" if len(names) > 1 else f"{n} of them"
+    over = f"over the {found['population'][0]:,} items of this benchmark"
+    if estimate.target == "macro":
+        strata = estimate.diagnostics["strata"]
+        over = f"in the mean of {strata:,} strata of the {found['population'][0]:,} items"
+    if len(names) > 4 and by_value(estimate):
+        said = f"Of {len(names):,} arms, {_ends(estimate)}; "
+    elif names == ("",):
+        said = f"The score is {with_interval(estimate, 0)} "
+    else:
+        values = (f"{name} {with_interval(estimate, i)}" for i, name in enumerate(names))
+        said = f"Scores: {', '.join(values)}; "
+    return f"{said}{over}, by {by}"
 
 
 def _ranks_pairs(estimate: Estimate) -> bool:
@@ -384,7 +434,10 @@ _COUNTS = {
     "n_items": "items",
     "n_clusters": "clusters",
     "n_answers": "answers",
+    "n_drawn": "drawn",
+    "population": "of",
     "missing": "missing",
+    "in_flight": "in flight",
 }
 
 
@@ -425,7 +478,7 @@ def ending(data: ReportData) -> str:
     """Say why the run ended, and which judges it lost."""
     if data.stop_reason is None:
         return "The run is under way; these numbers are not final."
-    lost = [judge for judge in data.judges if judge.down]
+    lost = [one for one in (*data.judges, *data.systems) if one.down]
     sentence, failures = _STOPS[data.stop_reason], _failures(data)
     match data.stop_reason:
         case StopReason.BUDGET:
@@ -457,12 +510,12 @@ def because(sentence: str, why: str) -> str:
 def _failures(data: ReportData) -> list[str]:
     """Say why nothing was answered, in the words of whoever refused; empty where something was."""
     counts = data.counts
-    if counts.answered or not counts.missing:
+    if counts.verdicts or not counts.missing or not data.judges:
         return []
     reasons = []
     for reason, n in counts.missing.items():
         word = data.examples.get(reason, "").removesuffix(".")
-        reasons.append(f"{n:,} x {_spaced(reason)}{f', e.g. {word}' if word else ''}")
+        reasons.append(f"{n:,} x {reason_words(reason)}{f', e.g. {word}' if word else ''}")
     return [f"No question was answered: {'; '.join(reasons)}."]
 
 
@@ -529,6 +582,18 @@ _FLAGS = {
     "no_answers": "no verdict has come",
     "usage_missing": "the provider did not say what it counted, so the hold was charged",
     "usage_inconsistent": "the provider's counts contradict each other, so the hold was charged",
+    "missing_imputed": "items lack a verdict: the lowest score counts for the lower end of an interval, and "
+    "the highest for the upper",
+    "missing_count_as_lowest": "items lack a verdict, and count as the lowest score",
+    "in_flight": "items before the last one that is back have no verdict yet, so what came behind the "
+    "first of them does not count yet",
+    "target_out_of_reach": "what missing verdicts leave open is wider than the target, and no further "
+    "items narrow it",
+    "few_subjects": "so few subjects say little of how subjects like these differ: no ground for a "
+    "guarantee",
+    "degenerate_all_equal": "all answers are alike, which says nothing of how subjects differ",
+    "not_identified": "one subject, or one answer from each: how subjects differ can't be known",
+    "at_phi_max": "each subject is all right or all wrong: how much subjects differ can't be known",
     "coerced": "a number stood in quotes or a side in capitals, and was read as meant",
     "spoken": "the verdict stood alone or in words, without its form",
     "dropped": "the model does not take a parameter, so it was left out",
@@ -600,7 +665,7 @@ def flag(word: str) -> str:
 def time_spent(times: Times) -> str:
     """Say what the time of calls went for."""
     parts = {
-        "with the judges": times.working_s,
+        "in calls": times.working_s,
         "waiting for a limit of the rate": times.limited_s,
         "waiting to try again": times.waited_s,
     }
@@ -645,7 +710,7 @@ def oddities(data: ReportData) -> list[tuple[str, str, str]]:
     """
     return [
         (judge.name, plural(n, "answer"), flag(word))
-        for judge in data.judges
+        for judge in (*data.judges, *data.systems)
         for word, n in judge.flags.items()
         if word not in _NOT_HARMLESS
     ]
@@ -728,8 +793,25 @@ def method(estimate: Estimate) -> str:
         f"error split: {estimate.alpha_split}" if estimate.alpha_split not in {"", "none"} else "",
         f"family: {estimate.family}" if estimate.family else "",
         f"{plural(estimate.n_items, 'item')}, {plural(estimate.n_answers, 'answer')}",
+        _draw(estimate) if estimate.kind == "exchangeable" else "",
     ]
     return "; ".join(part for part in parts if part) + "."
+
+
+def _draw(estimate: Estimate) -> str:
+    """Say of a part of a benchmark how it was drawn, and what of it is not back."""
+    about = estimate.diagnostics
+    found: Mapping[str, Sequence[Json]] = about["by_name"]
+    alpha = f"{about['error']['alpha']:g}"
+    shares = sorted({f"{share:.3g}" for share in found["alpha"]})
+    error = f"{alpha} a name" if shares == [alpha] else f"{alpha}, {' or '.join(shares)} a name"
+    seed = about["seed"]
+    who = "not by this program" if seed is None else f"by seed {seed}"
+    return (
+        f"error {error}; "
+        f"{spread_of(found['n_drawn'])} of {spread_of(found['population'])} items drawn {who}, "
+        f"{sum(found['in_flight']):,} in flight, {sum(found['missing']):,} missing"
+    )
 
 
 def outlook(data: ReportData) -> str | None:
@@ -774,7 +856,8 @@ def limits(data: ReportData) -> list[str]:
             "The intervals hold for one look at the end; whoever stops when they look good "
             "makes them too narrow."
         )
-    if data.stop_reason is StopReason.PRECISION:
+    is_sure = data.answer is not None and data.answer.kind == "exchangeable"
+    if data.stop_reason is StopReason.PRECISION and not is_sure:
         lines.append(
             "The run ended because its interval had become narrow; where the width goes with the "
             "value (rare or skewed scores), value and coverage suffer from that."
@@ -788,6 +871,9 @@ def limits(data: ReportData) -> list[str]:
             f"{plural(data.counts.n_missing, 'comparison')} without a verdict: left out of every "
             "strength, neither a tie nor a loss."
         )
+    elif data.counts.n_missing and data.answer is not None and is_sure:
+        policy = data.answer.diagnostics["missing_policy"]
+        lines.append(f"An item without a verdict stays in every mean, and counts as {policy}.")
     elif data.counts.n_missing:
         lines.append(
             f"{plural(data.counts.n_missing, 'answer')} missing: left out of every mean, never "
@@ -847,10 +933,13 @@ def facts(data: ReportData) -> dict[str, str]:
         "data digest": str(source.get("digest") or ""),
         "rubric": str(identity.get("rubric") or (identity.get("task") or {}).get("rubric") or ""),
         "models served": "; ".join(
-            f"{j.name}: {', '.join(j.served_models)}" for j in data.judges if j.served_models
+            f"{j.name}: {', '.join(j.served_models)}"
+            for j in (*data.judges, *data.systems)
+            if j.served_models
         ),
         "prices": "; ".join(
-            f"{j.name}: {price(j.card)}{_source(data, j.name)}" for j in data.judges
+            f"{j.name}: {price(j.card)}{_source(data, j.name)}"
+            for j in (*data.judges, *data.systems)
         ),
         "versions": ", ".join(f"{k} {v}" for k, v in data.versions.items()),
     }
@@ -880,9 +969,33 @@ def fate(data: ReportData) -> str:
         f"{counts.parked:,} given back unasked" if counts.parked else "",
         f"{counts.withdrawn:,} withdrawn unsent at the stop" if counts.withdrawn else "",
         f"{counts.late:,} answered too late to count" if counts.late else "",
+        *_by_role(data),
         f"{data.n_units_answered:,} of {data.n_units:,} units have an answer",
     ]
     return ", ".join(part for part in parts if part) + "."
+
+
+def _by_role(data: ReportData) -> list[str]:
+    """Say apart what became of questions to systems under test and to judges."""
+    if not data.systems:
+        return []
+    whom = {Role.SYSTEM: "systems under test", Role.JUDGE: "judges"}
+    told = []
+    for role, who in whom.items():
+        fate = data.counts.by_role.get(role)
+        if fate is not None:
+            why = ", ".join(f"{reason_words(reason)} {n:,}" for reason, n in fate.missing.items())
+            answered = f"{fate.answered:,} of {fate.asked:,} answered"
+            told.append(f"of these to {who} {answered}{f' ({why})' if why else ''}")
+    return told
+
+
+def reason_words(reason: str) -> str:
+    """Say why a question has no answer."""
+    return _REASONS.get(reason, _spaced(reason))
+
+
+_REASONS: Mapping[str, str] = {MissingReason.NO_ANSWER: "no answer of the system to judge"}
 
 
 def diagnostics(estimate: Estimate) -> str:

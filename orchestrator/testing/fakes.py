@@ -6,12 +6,13 @@ costs, how long it takes and how it fails is handed in.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import anyio
 from pydantic import BaseModel, ConfigDict
 
+from orchestrator.core.answers import Answers
 from orchestrator.core.budget import BudgetView
 from orchestrator.core.errors import JudgeError
 from orchestrator.core.estimate import Estimate, Status
@@ -32,10 +33,13 @@ from orchestrator.core.ports import FINISH, PAUSE, Plugin, PolicyEvent, Reading,
 from orchestrator.core.query import Judged, Kind, MissingReason, Observation, Preference, Query
 from orchestrator.core.records import Record
 from orchestrator.core.stopping import StopRule
-from orchestrator.core.wire import Attempt, Finish, Json, Reply, Request, Text, Usage
+from orchestrator.core.wire import Attempt, Finish, Json, Origin, Reply, Request, Text, Usage
 from orchestrator.engine.crew import Crew
 from orchestrator.engine.sequencer import Delivery
 from orchestrator.store.codec import decode_reply, digest, encode_reply
+
+KEY_WORD = "key"
+"""An answer that needs no judge."""
 
 NANO_TOKEN = PriceCard(output=1000)
 """A card at which one output token costs one nano-USD, so usage is money."""
@@ -49,21 +53,27 @@ class Script:
     cost: int = 5_000_000
     error: JudgeError | None = None
     finish: Finish = Finish.STOP
+    text: str | None = None
 
 
 @dataclass(slots=True)
 class FakeAdapter:
-    """A judge that follows a script; every attempt holds `hold` nano-USD, twice when widened."""
+    """A judge or system that follows a script.
+
+    An attempt holds `hold` nano-USD, and `per_byte` for each byte of its prompt; twice when widened.
+    """
 
     script: Callable[[Request], Script]
     hold: int = 22_000_000
+    per_byte: int = 0
     before_send: Callable[[Request], Awaitable[None]] | None = None
     sent: list[Request] = field(default_factory=list)
 
     def ceiling(self, request: Request, card: PriceCard) -> Nano:
         """Price the hold at the card in force."""
         factor = 2 if request.attempt.widened else 1
-        return Nano(factor * self.hold * card.output // NANO_TOKEN.output)
+        hold = self.hold + self.per_byte * len(said(request))
+        return Nano(factor * hold * card.output // NANO_TOKEN.output)
 
     async def send(self, request: Request) -> Reply:
         """Do as the script says."""
@@ -76,7 +86,7 @@ class FakeAdapter:
             raise script.error
         unit = request.query.units[0]
         return Reply(
-            text=str(float(unit % 7)),
+            text=str(float(unit % 7)) if script.text is None else script.text,
             finish=script.finish,
             usage=Usage(output_tok=script.cost),
         )
@@ -85,13 +95,37 @@ class FakeAdapter:
         """Hold nothing open."""
 
 
+def said(request: Request) -> str:
+    """Give the words of a request."""
+    return "".join(part.text for part in request.parts if isinstance(part, Text))
+
+
 class FakeRubric:
-    """Sends the unit's number and reads a number."""
+    """Sends the unit's number, with what systems have answered, and reads a number.
+
+    An answer that is a key word decides by itself.
+    """
+
+    def __init__(self, answers: Answers | None = None) -> None:
+        self._answers = answers
 
     def render(self, query: Query, attempt: Attempt) -> Request:
-        """Write the unit's number."""
-        text = Text(text=f"unit {query.units[0]}")
+        """Write the unit's number; of each unit the answer, if there are any."""
+        words = [f"unit {query.units[0]}", *self._of(query)]
+        text = Text(text="\n".join(words))
         return Request(query=query, attempt=attempt, parts=(text,), max_output_tok=1, schema={})
+
+    def known(self, query: Query) -> Reply | None:
+        """Give the verdict on answers that are all the key word."""
+        words = self._of(query)
+        if not words or set(words) != {KEY_WORD}:
+            return None
+        return Reply(text="1.0", finish=Finish.STOP, usage=None, origin=Origin.KEY)
+
+    def _of(self, query: Query) -> list[str]:
+        if self._answers is None:
+            return []
+        return [str(self._answers[unit][self._answers.name]) for unit in query.units]
 
     def read(self, query: Query, reply: Reply) -> Reading | Unreadable:
         """Read a number, or name the way the reply ended."""
@@ -107,12 +141,28 @@ class FakeRubric:
                 return Reading(observations=(said,))
 
 
-class InTurnPolicy:
-    """Asks each unit of each judge once, judges in turn; asks again what was parked or declined."""
+class FakePrompt(FakeRubric):
+    """Sends the unit's number to a system, and takes whatever comes for an answer."""
 
-    def __init__(self, n_units: int, n_judges: int = 1) -> None:
+    def read(self, query: Query, reply: Reply) -> Reading | Unreadable:
+        """Read nothing, or name the way the reply ended."""
+        found = FakeRubric.read(self, query, replace(reply, text="0"))
+        return found if isinstance(found, Unreadable) else Reading(observations=())
+
+
+class InTurnPolicy:
+    """Asks each unit of each judge once, judges in turn; asks again what was parked or declined.
+
+    A question shows `n_shown` units that follow each other, in a ring.
+    """
+
+    def __init__(self, n_units: int, n_judges: int = 1, n_shown: int = 1) -> None:
         self._todo = [
-            Query(kind=Kind.RATE, judge=JudgeIx(j), units=(UnitIx(u),))
+            Query(
+                kind=Kind.RATE if n_shown == 1 else Kind.COMPARE,
+                judge=JudgeIx(j),
+                units=tuple(UnitIx((u + k) % n_units) for k in range(n_shown)),
+            )
             for u in range(n_units)
             for j in range(n_judges)
         ]
@@ -254,9 +304,13 @@ class MemoryArchive:
 def fake_crew(
     adapters: Sequence[FakeAdapter],
     *,
+    systems: Sequence[FakeAdapter] = (),
     n_units: int = 100,
+    n_shown: int = 1,
+    longest: int = 8,
     cap: int | None = 100_000_000,
     judge_caps: Sequence[int | None] | None = None,
+    role_caps: Mapping[str, int] | None = None,
     window: int = 64,
     max_uncertain: int | None = None,
     max_requests: int | None = None,
@@ -266,8 +320,16 @@ def fake_crew(
     delivery: Delivery = Delivery.IN_ORDER,
     concurrency: int = 1000,
 ) -> Crew:
-    """Put a crew together around fake judges."""
+    """Put a crew together around fake judges and fake systems, which answer the units in turn.
+
+    `longest`: bytes of the longest answer that is reckoned with. `judge_caps` are those of the judges,
+    then of the systems.
+    """
+    asked = [*adapters, *systems]
     names = [f"judge{j}" for j in range(len(adapters))]
+    names += [f"system{s}" for s in range(len(systems))]
+    answers = Answers([{}] * n_units, "candidate", [longest] * n_units) if systems else None
+    rubrics = [FakeRubric(answers)] * len(adapters) + [FakePrompt()] * len(systems)
     identity: dict[str, Json] = {"name": "fake", "judges": [{"name": n} for n in names]}
     opened = Opened(
         identity=identity,
@@ -276,9 +338,9 @@ def fake_crew(
         cap=None if cap is None else Nano(cap),
         judge_caps=tuple(None if c is None else Nano(c) for c in judge_caps)
         if judge_caps
-        else (None,) * len(adapters),
-        role_caps={},
-        cards=(NANO_TOKEN,) * len(adapters),
+        else (None,) * len(asked),
+        role_caps={role: Nano(most) for role, most in (role_caps or {}).items()},
+        cards=(NANO_TOKEN,) * len(asked),
         max_requests=max_requests,
         max_tok=None,
         max_uncertain=None if max_uncertain is None else Nano(max_uncertain),
@@ -290,16 +352,18 @@ def fake_crew(
         judges=tuple(
             Judge(
                 name=name,
-                rubric=FakeRubric(),
+                rubric=rubric,
                 adapter=adapter,
                 limits=Limits(concurrency=concurrency),
                 timeouts=timeouts or Timeouts(),
                 max_attempts=max_attempts,
             )
-            for name, adapter in zip(names, adapters, strict=True)
+            for name, rubric, adapter in zip(names, rubrics, asked, strict=True)
         ),
-        new_policy=lambda _: InTurnPolicy(n_units, len(adapters)),
+        new_policy=lambda _: InTurnPolicy(n_units, len(adapters), n_shown),
         new_estimators=lambda _: (MeanEstimator(),),
         stop=stop or StopRule(),
         delivery=delivery,
+        n_systems=len(systems),
+        answers=answers,
     )

@@ -52,13 +52,14 @@ from orchestrator.core.frame import Frame
 from orchestrator.core.ids import JudgeIx, UnitIx
 from orchestrator.core.money import cost
 from orchestrator.core.ports import JudgeSetting
-from orchestrator.core.query import Kind, MissingReason, Query
+from orchestrator.core.query import Kind, MissingReason, Query, Role
 from orchestrator.core.scale import Criterion, Scale, ScaleType
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.study import Study
 from orchestrator.core.wire import (
     FIRST_ATTEMPT,
     Billing,
+    Chat,
     Finish,
     Json,
     Reply,
@@ -98,6 +99,13 @@ def asked(*texts: str, max_output_tok: int = 400) -> Request:
         max_output_tok=max_output_tok,
         schema=SCHEMA,
     )
+
+
+def posed(prompt: str | Chat) -> Request:
+    """A question to a system under test: a prompt, and no verdict whose form is asked for."""
+    query = Query(kind=Kind.GENERATE, role=Role.SYSTEM, judge=JudgeIx(0), units=(UnitIx(0),))
+    part = prompt if isinstance(prompt, Chat) else Text(text=prompt)
+    return replace(asked(), query=query, parts=(part,), schema={})
 
 
 class LiveContract(AdapterContract, ABC):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import anyio
 import trio.testing
@@ -55,7 +55,7 @@ def run_virtually(
     """
     log = store or MemoryStore()
     kept = archive or MemoryArchive()
-    state = State(crew)
+    state = State(replace(crew, recall=kept.recall))
     clock = trio.testing.MockClock(autojump_threshold=0)
 
     async def main() -> float:

@@ -106,11 +106,11 @@ def test_unknown_numbers_are_null_in_json_and_never_zero():
 
 def test_a_stop_rule_needs_precision_and_items():
     rule = StopRule(every=5, target_half_width=1.0, min_items=30)
-    assert rule.is_met(estimate())
-    assert not rule.is_met(estimate(n_items=29))
-    assert not rule.is_met(estimate(lower=(0.5, 0.9)))
-    assert not rule.is_met(estimate(lower=(0.5, math.nan)))
-    assert not StopRule().is_met(estimate())
+    assert rule.is_met([estimate()])
+    assert not rule.is_met([estimate(n_items=29)])
+    assert not rule.is_met([estimate(lower=(0.5, 0.9))])
+    assert not rule.is_met([estimate(lower=(0.5, math.nan))])
+    assert not StopRule().is_met([estimate()])
     assert [n for n in range(1, 16) if rule.is_look(n)] == [5, 10, 15]
 
 

@@ -13,19 +13,19 @@ def query(judge=0, **kwargs):
 
 def test_a_hold_is_taken_on_all_accounts_or_on_none():
     ledger = Ledger(100, ["a", "b"], [30, None], {})
-    assert ledger.lacking(query(0), 40) == "judge:a"
-    assert ledger.lacking(query(1), 101) == "campaign"
+    assert ledger.lacking((query(0), 40)) == "judge:a"
+    assert ledger.lacking((query(1), 101)) == "campaign"
     with pytest.raises(Overdraft, match="judge:a"):
         ledger.hold(0, query(0), 40)
     assert ledger.campaign.held == 0
     ledger.hold(0, query(1), 60)
-    assert ledger.lacking(query(0), 30) is None
+    assert ledger.lacking((query(0), 30)) is None
     assert (ledger.campaign.held, ledger.judges[1].held, ledger.judges[0].held) == (60, 60, 0)
 
 
 def test_role_and_purpose_are_accounts_too():
     ledger = Ledger(100, ["a"], [None], {"judge": 10})
-    assert ledger.lacking(query(), 11) == "role:judge"
+    assert ledger.lacking((query(), 11)) == "role:judge"
     ledger.hold(0, query(purpose=Purpose.PILOT), 10)
     ledger.settle(0, cost=4, uncertain=0)
     assert ledger.roles[Role.JUDGE].settled == ledger.purposes[Purpose.PILOT].settled == 4
@@ -66,7 +66,7 @@ def test_no_sequence_of_holds_and_bills_passes_the_cap(steps):
     held = {}
     for q, (hold, bill, settles) in enumerate(steps):
         question = query(q % 2)
-        if ledger.lacking(question, hold) is None:
+        if ledger.lacking((question, hold)) is None:
             ledger.hold(q, question, hold)
             held[q] = hold
         if settles and held:

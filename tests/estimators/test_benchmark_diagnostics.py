@@ -19,7 +19,7 @@ from tests.estimators.mmlu_data import mmlu
 
 
 def test_halves_of_nine_models_agree(shared_data):
-    """.86 to .95 over 57 subjects; a second program draws right answers of a half by their law."""
+    """A11: .86 to .95 over 57 subjects; a second program draws right answers of a half by their law."""
     data = mmlu(shared_data)
     found = []
     for model, x in zip(data.models, data.right, strict=True):
@@ -49,7 +49,7 @@ def test_halves_agree_within_domains_too(shared_data):
 
 
 def test_halves_of_shuffled_subjects_do_not_agree(shared_data):
-    """Subjects in name only: the mean over 20 shuffles is about 0, single ones reach .2."""
+    """A11: Subjects in name only: the mean over 20 shuffles is about 0, single ones reach .2."""
     data = mmlu(shared_data)
     rng = np.random.default_rng(13)
     for x in data.right[[0, 4, 5]]:
@@ -71,7 +71,7 @@ def test_domain_means_are_taken_off():
 
 
 def test_halves_without_variance_are_dropped():
-    """Three subjects of two items: some splits have a half of ones alone, and no correlation."""
+    """Pitfall 22: Three subjects of two items: some splits have a half of ones alone, and no correlation."""
     scores = [1.0, 0.0, 1.0, 0.0, 1.0, 1.0]
     split = split_half(scores, [0, 0, 1, 1, 2, 2], np.random.default_rng(1), n_splits=100)
     assert 0 < split.n_splits < 100
@@ -86,7 +86,7 @@ def test_halves_without_variance_are_dropped():
 
 
 def test_it_needs_three_subjects_of_two_scores():
-    """A subject of one score, or of one that is there, has no halves."""
+    """Pitfall 22: A subject of one score, or of one that is there, has no halves."""
     rng = np.random.default_rng(2)
     scores = np.array([1.0, 0.0, 0.3, 1.0, 0.2, 0.7, 0.9, np.nan])
     subject = np.array([0, 0, 1, 1, 2, 2, 5, 5])

@@ -34,6 +34,7 @@ def by_simplex(k, n):
 
 
 def test_published_fits_are_met(shared_gold):
+    """A9."""
     vectors = json.loads((shared_gold / "exchangeable/vectors.json").read_text(encoding="utf-8"))
     for case in vectors["fit_beta_binomial"]:
         fit, expected = fit_beta_binomial(**case["input"]), case["expected"]
@@ -58,7 +59,7 @@ def test_published_fits_are_met(shared_gold):
 
 
 def test_a_published_set_has_its_law():
-    """a = 5.30565, b = 2.67624, M = 7.9819, log-likelihood -25.051152."""
+    """Pitfall 11: a = 5.30565, b = 2.67624, M = 7.9819, log-likelihood -25.051152."""
     fit = fit_beta_binomial([40, 55, 70, 62, 81, 90], [100] * 6)
     assert (fit.a, fit.b, fit.concentration) == pytest.approx((5.30565, 2.67624, 7.9819), abs=1e-5)
     assert fit.loglik == pytest.approx(-25.051152, abs=1e-6)
@@ -68,7 +69,7 @@ def test_a_published_set_has_its_law():
 @given(st.integers(0, 2**32), st.floats(0.05, 0.95), st.floats(0.3, 2.5), st.integers(3, 40))
 @settings(max_examples=25, deadline=None)
 def test_no_other_law_fits_better(seed, mu, log_m, n_subjects):
-    """By SciPy's law on a grid; beyond M = 1e4 its log-gammas lose too much to compare with."""
+    """A9: By SciPy's law on a grid; beyond M = 1e4 its log-gammas lose too much to compare with."""
     rng = np.random.default_rng(seed)
     n = rng.integers(1, 150, n_subjects)
     k = rng.binomial(n, rng.beta(mu * 10**log_m, (1 - mu) * 10**log_m, n_subjects))
@@ -87,6 +88,7 @@ def test_no_other_law_fits_better(seed, mu, log_m, n_subjects):
 
 
 def test_real_subjects_have_the_law_that_another_optimiser_finds(shared_data):
+    """A9."""
     data = mmlu(shared_data)
     for model in data.models:
         k, n = data.counts(model)
@@ -111,6 +113,7 @@ def test_real_subjects_have_the_law_that_another_optimiser_finds(shared_data):
     ],
 )
 def test_edges_have_a_status_and_not_a_wandering_number(k, n, status, phi):
+    """A9, pitfall 11."""
     fit = fit_beta_binomial(k, n)
     assert fit.status == status
     assert fit.phi == pytest.approx(phi, nan_ok=True)
@@ -118,7 +121,7 @@ def test_edges_have_a_status_and_not_a_wandering_number(k, n, status, phi):
 
 
 def test_equal_chances_have_the_binomial():
-    """mu .5, log-likelihood -10.123506; a and b are infinite and not some large number."""
+    """Pitfall 11: mu .5, log-likelihood -10.123506; a and b are infinite and not some large number."""
     fit = fit_beta_binomial([50] * 4, [100] * 4)
     assert (fit.mu, fit.a, fit.b, fit.icc) == (0.5, math.inf, math.inf, 0.0)
     assert fit.loglik == pytest.approx(-10.123506, abs=1e-6)
@@ -135,7 +138,7 @@ def test_all_or_none_is_the_limit_of_large_dispersion():
 
 
 def test_small_dispersion_is_the_binomial():
-    """M = 1e10: a difference of log-gammas would lose six digits here."""
+    """Pitfall 12: M = 1e10: a difference of log-gammas would lose six digits here."""
     small = beta_binomial_loglik([3, 5], [10, 10], 0.4, 1e-10)
     plain = stats.binom.logpmf([3, 5], 10, 0.4).sum()
     assert small == pytest.approx(plain, abs=1e-7)
@@ -147,7 +150,7 @@ def test_small_dispersion_is_the_binomial():
 
 
 def test_a_law_is_recovered():
-    """57 subjects with M = 10: the median of 60 fits is near 10."""
+    """A9: 57 subjects with M = 10: the median of 60 fits is near 10."""
     rng = np.random.default_rng(6)
     found = []
     for _ in range(60):

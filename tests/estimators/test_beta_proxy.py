@@ -70,6 +70,7 @@ def variance(a, b):
 
 
 def test_published_values_are_met(shared_gold):
+    """A8."""
     vectors = json.loads((shared_gold / "exchangeable/vectors.json").read_text(encoding="utf-8"))
     for case in vectors["beta_proxy"]:
         assert beta_proxy(**case["input"]) == pytest.approx(case["expected"], rel=1e-11)
@@ -79,12 +80,12 @@ def test_published_values_are_met(shared_gold):
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_it_is_the_maximum_in_forty_digits(a, b):
-    """Relative error below 1e-10, where 1e-8 is wanted."""
+    """A8: Relative error below 1e-10, where 1e-8 is wanted."""
     assert beta_proxy(a, b) == pytest.approx(in_forty_digits(a, b), rel=1e-10)
 
 
 def test_it_is_no_variance():
-    """Beta(1, 50): 4.0384e-3, eleven times the variance 3.697e-4; 1/(4 (M + 1)) is safe, 4.808e-3."""
+    """A8, pitfall 13: Beta(1, 50): 4.0384e-3, eleven times the variance 3.697e-4; 1/(4 (M + 1)) is safe, 4.808e-3."""
     found = beta_proxy(1, 50)
     assert found == pytest.approx(4.0384e-3, rel=1e-4)
     assert variance(1, 50) == pytest.approx(3.697e-4, rel=1e-3)
@@ -92,7 +93,7 @@ def test_it_is_no_variance():
 
 
 def test_it_holds_where_a_root_finder_fails():
-    """Near symmetry, far from it, and mirrored."""
+    """A8, pitfall 14: Near symmetry, far from it, and mirrored."""
     assert beta_proxy(5, 5.01) == pytest.approx(0.0227066277, rel=2e-9)
     assert beta_proxy(300, 120) == pytest.approx(5.811178719e-4, rel=1e-9)
     assert beta_proxy(1.3, 1) == beta_proxy(1, 1.3) == pytest.approx(0.07555100856, rel=1e-9)
@@ -101,6 +102,7 @@ def test_it_holds_where_a_root_finder_fails():
 @given(st.floats(1e-3, 1e4))
 @settings(max_examples=40, deadline=None)
 def test_a_symmetric_law_has_its_variance(a):
+    """A8."""
     assert beta_proxy(a, a) == pytest.approx(1 / (4 * (2 * a + 1)), rel=1e-14)
     assert beta_proxy(a, a * (1 + 1e-7)) == pytest.approx(1 / (4 * (2 * a + 1)), rel=1e-6)
 
@@ -108,6 +110,7 @@ def test_a_symmetric_law_has_its_variance(a):
 @given(st.floats(-6, 6), st.floats(-6, 6))
 @settings(max_examples=40, deadline=None)
 def test_it_lies_between_the_variance_and_the_simple_bound(log_a, log_b):
+    """A8."""
     a, b = 10**log_a, 10**log_b
     found = beta_proxy(a, b)
     assert variance(a, b) <= found * (1 + 1e-12)
@@ -129,7 +132,7 @@ def test_the_law_is_sub_gaussian_with_it(log_a, log_b, log_x):
 
 @pytest.mark.parametrize("p", [0.001, 0.3, 0.49, 0.7])
 def test_few_draws_are_bernoulli(p):
-    """a + b → 0; Kearns and Saul's constant by another form."""
+    """A8: a + b → 0; Kearns and Saul's constant by another form."""
     direct = (1 - 2 * p) / (2 * np.log((1 - p) / p))
     assert bernoulli_proxy(p) == pytest.approx(direct, rel=1e-12)
     assert beta_proxy(1e-7 * p, 1e-7 * (1 - p)) == pytest.approx(direct, rel=1e-5)
@@ -142,7 +145,7 @@ def test_a_sure_thing_has_no_variance_and_a_coin_a_quarter():
 
 
 def test_many_draws_have_a_limit():
-    """(a + b) proxy → max (u - mu)²/(2 KL(mu‖u)): .24537 at mu = .7, where the variance has .21."""
+    """A8: (a + b) proxy → max (u - mu)²/(2 KL(mu‖u)): .24537 at mu = .7, where the variance has .21."""
     u = np.linspace(1e-4, 1 - 1e-4, 200_001)
     u = u[np.abs(u - 0.7) > 1e-3]
     divergence = 0.7 * np.log(0.7 / u) + 0.3 * np.log(0.3 / (1 - u))
@@ -154,6 +157,7 @@ def test_many_draws_have_a_limit():
 
 
 def test_a_call_takes_less_than_50_ms():
+    """A8."""
     start = time.process_time()
     for a, b in [(1, 1e4), (5000, 4999), (1e-3, 2), (9000, 1000), (5, 5.01)]:
         beta_proxy(a, b)

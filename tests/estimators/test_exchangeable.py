@@ -92,6 +92,23 @@ def in_order(of, scores, entry=None, arm=0):
     return scores[orders_of(of, entry or config())[arm], arm]
 
 
+def test_an_order_may_be_given():
+    """Whoever drew the items elsewhere says how: the same answers in the same order, the same bounds."""
+    of, scores = study(60, seed=4), np.arange(60) % 3 > 0
+    drawn = orders_of(of, config())
+    rows = {
+        "unit": drawn[0, :25],
+        "judge": np.zeros(25, dtype=int),
+        "values": scores[drawn[0, :25]].astype(float)[:, None],
+    }
+    (ours,) = fit_exchangeable(config(), of, **rows)
+    other = study(60, seed=5)
+    (given_,) = fit_exchangeable(config(), other, **rows, orders=drawn)
+    assert (given_.value, given_.lower, given_.upper) == (ours.value, ours.lower, ours.upper)
+    assert (ours.diagnostics["seed"], given_.diagnostics["seed"]) == (4, None)
+    assert fit_exchangeable(config(), other, **rows)[0].n_items < 25
+
+
 # --- contract ------------------------------------------------------------------------------------
 
 
@@ -218,7 +235,7 @@ class TestYesNoOfStrataKeepsIt(ExchangeableContract):
 
 
 def test_every_estimate_says_what_it_is():
-    """Estimand, method, error split, N, n, in flight, missing, seed, and whether watching counts."""
+    """A20: Estimand, method, error split, N, n, in flight, missing, seed, and whether watching counts."""
     of = study(60, ("a", "b"), strata=["s", "t"] * 30, seed=7)
     scores = np.random.default_rng(0).integers(0, 2, (60, 2)).astype(float)
     scores[orders_of(of, config(design="paired"))[0, 3], 0] = math.nan

@@ -52,7 +52,7 @@ def by_other_means(k, n, domain):
 
 
 def test_nine_models_have_their_published_half_widths(shared_data):
-    """4.5 to 6.0 points, 7 times or more what independent items would have."""
+    """A10, pitfall 10: 4.5 to 6.0 points, 7 times or more what independent items would have."""
     data = mmlu(shared_data)
     for model, half_width in HALF_WIDTHS.items():
         k, n = data.counts(model, missing=0.0)
@@ -66,7 +66,7 @@ def test_nine_models_have_their_published_half_widths(shared_data):
 
 
 def test_llama_and_its_parts(shared_data):
-    """Macro .7933, SD .1428, ±5.25 points; most of it is subjects, and 7.0 with the upper limit."""
+    """A10: Macro .7933, SD .1428, ±5.25 points; most of it is subjects, and 7.0 with the upper limit."""
     data = mmlu(shared_data)
     k, n = data.counts("llama-3-70b")
     found = macro_ability(k, n, domain=data.domain)

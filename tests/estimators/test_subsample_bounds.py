@@ -75,7 +75,7 @@ def test_published_values_are_met(vectors):
 
 
 def test_five_thousand_of_mmlu_give_1_54_points():
-    """The headline figure, in both readings: .0154122 and .0154131."""
+    """A1: The headline figure, in both readings: .0154122 and .0154131."""
     assert exchangeable_half_width(5000, ITEMS, 0.05) == pytest.approx(0.0154122129, abs=1e-9)
     assert subsample_half_width(5000, ITEMS, 0.05) == pytest.approx(0.0154130651, abs=1e-9)
     by_hand = np.sqrt((ITEMS - 5000) * np.log(40) / (2 * 5000 * ITEMS))
@@ -87,7 +87,7 @@ def test_five_thousand_of_mmlu_give_1_54_points():
 
 @pytest.mark.parametrize("model", ["fixed", "exchangeable"])
 def test_all_items_leave_no_error_and_none_no_estimate(model):
-    """n = N is exactly 0, where Serfling's factor alone would leave 9.67e-5; n = 0 is R."""
+    """A1, pitfall 3: n = N is exactly 0, where Serfling's factor alone would leave 9.67e-5; n = 0 is R."""
     assert subsample_half_width(ITEMS, ITEMS, 0.05, model=model) == 0.0
     assert subsample_half_width(0, ITEMS, 0.05, 10.0, model) == 10.0
     assert subsample_half_width(1, 1, 0.05, model=model) == 0.0
@@ -115,13 +115,14 @@ def test_all_items_leave_no_error_and_none_no_estimate(model):
     ],
 )
 def test_arguments_outside_their_range_are_refused(bad):
+    """A1."""
     given_ = {"n": 5, "population": 10, "delta": 0.05, **bad}
     with pytest.raises(ValueError, match=next(iter(bad))):
         subsample_half_width(**given_)
 
 
 def test_the_error_is_two_sided_and_the_range_enters_once():
-    """ln(1/delta) would give .013889; R = 10 is ten times R = 1; delta .1 is .116107."""
+    """Pitfalls 2 and 5: ln(1/delta) would give .013889; R = 10 is ten times R = 1; delta .1 is .116107."""
     one_sided = np.sqrt(exchangeable_factor(5000, ITEMS) * np.log(20) / 2)
     assert one_sided == pytest.approx(0.013889, abs=1e-6)
     values = exchangeable_half_width(100, 1000, [0.05, 0.1])
@@ -130,19 +131,20 @@ def test_the_error_is_two_sided_and_the_range_enters_once():
 
 
 def test_differences_of_two_scores_have_twice_the_range():
-    """.030826 for a paired difference of 0/1 scores, .154122 for scores from 0 to 10."""
+    """Pitfall 6: .030826 for a paired difference of 0/1 scores, .154122 for scores from 0 to 10."""
     assert subsample_half_width(5000, ITEMS, 0.05, 2.0) == pytest.approx(0.030826, abs=1e-6)
     assert exchangeable_half_width(5000, ITEMS, 0.05, 10.0) == pytest.approx(0.154122, abs=1e-6)
 
 
 def test_simultaneous_claims_divide_the_error():
-    """57 subjects at delta/57: .022313, 1.4478 times as wide."""
+    """Pitfall 23: 57 subjects at delta/57: .022313, 1.4478 times as wide."""
     found = exchangeable_half_width(5000, ITEMS, 0.05 / 57)
     assert found == pytest.approx(0.022313, abs=1e-6)
     assert found / exchangeable_half_width(5000, ITEMS, 0.05) == pytest.approx(1.4478, abs=1e-4)
 
 
 def test_published_numbers_of_items_are_met():
+    """A2, pitfall 4."""
     wanted = [0.01, 0.015, 0.015413, 0.02, 0.03, 0.05, 1e-9]
     found = items_for_half_width(wanted, ITEMS, 0.05, model="exchangeable")
     assert found.tolist() == [7973, 5176, 5000, 3472, 1789, 701, 14042]
@@ -162,6 +164,7 @@ def test_published_numbers_of_items_are_met():
 )
 @settings(max_examples=200, deadline=None)
 def test_the_number_of_items_is_the_least(share, population, delta, span, model):
+    """A2."""
     t = share * span
     n = int(items_for_half_width(t, population, delta, span, model))
     assert 1 <= n <= population
@@ -177,7 +180,7 @@ def test_the_number_of_items_is_the_least(share, population, delta, span, model)
 )
 @settings(max_examples=200, deadline=None)
 def test_tail_and_half_width_undo_each_other(population, share, delta, model):
-    """Wherever the width is not that of what is certain anyway."""
+    """A3: Wherever the width is not that of what is certain anyway."""
     n = min(population - 1, 1 + int(share * population))
     half = subsample_half_width(n, population, delta, 3.0, model)
     if half < 3.0 * (population - n) / population * (1 - 1e-9):
@@ -202,7 +205,7 @@ def misses(population, ones, n):
 
 
 def test_scores_zero_and_one_contradict_the_infinite_model():
-    """N = 2: it misses by .5 always, the paper's bound says .7358. N = 4: 1/3, and .2707."""
+    """A4, pitfall 1: N = 2: it misses by .5 always, the paper's bound says .7358. N = 4: 1/3, and .2707."""
     assert misses(2, 1, 1)[1].tolist() == [1.0, 1.0]
     assert subsample_tail(0.5, 1, 2, model="exchangeable") == pytest.approx(0.7358, abs=1e-4)
     assert subsample_tail(0.5, 1, 2) == 1.0
@@ -213,7 +216,7 @@ def test_scores_zero_and_one_contradict_the_infinite_model():
 
 
 def test_the_fixed_bound_holds_for_every_small_population():
-    """All 0/1 populations up to 24 items, by enumeration; the paper's fails at 2, 4, 6 alone."""
+    """A4: All 0/1 populations up to 24 items, by enumeration; the paper's fails at 2, 4, 6 alone."""
     broken = {"fixed": set(), "exchangeable": set()}
     for population in range(2, 25):
         for n in range(1, population):
@@ -227,7 +230,7 @@ def test_the_fixed_bound_holds_for_every_small_population():
 
 
 def test_fixed_factors_bound_the_proxy_variance_of_every_draw():
-    """The numerically largest 2 K(x)/x² of hypergeometric means; the paper's is exceeded twofold."""
+    """A4: The numerically largest 2 K(x)/x² of hypergeometric means; the paper's is exceeded twofold."""
     x = np.geomspace(0.02, 400, 300)
     x = np.concatenate((-x[::-1], x))[:, None]
     worst = dict.fromkeys((*FIXED, fixed_factor, exchangeable_factor), 0.0)
@@ -274,7 +277,7 @@ def test_an_interval_stays_within_what_is_possible():
 
 
 def test_missing_answers_widen_and_are_not_dropped(shared_data):
-    """Gemini 1.5 lacks 90 answers, 71 in one subject: with all asked, R missing/N is the width."""
+    """Pitfall 19: Gemini 1.5 lacks 90 answers, 71 in one subject: with all asked, R missing/N is the width."""
     data = mmlu(shared_data)
     x = data.right[data.models.index("gemini-1.5-pro-preview-0409")]
     n, missing = len(x), int(np.isnan(x).sum())
@@ -294,6 +297,7 @@ def test_missing_answers_widen_and_are_not_dropped(shared_data):
 @pytest.mark.parametrize(("population", "n"), [(30, 10), (50, 40), (20, 20)])
 @pytest.mark.parametrize("delta", [0.05, 0.1])
 def test_the_exact_interval_covers_every_population(population, n, delta):
+    """A5."""
     k = np.arange(n + 1)
     lower, upper = hypergeometric_interval(k, n, population, delta)
     coverage = [
@@ -326,7 +330,7 @@ def test_the_exact_interval_is_the_scan_over_all_populations(population, share, 
 
 
 def test_the_exact_interval_of_mmlu():
-    """3,500 of 5,000: [.689645, .710155], 1.5 times narrower than the bound without data."""
+    """A5: 3,500 of 5,000: [.689645, .710155], 1.5 times narrower than the bound without data."""
     lower, upper = hypergeometric_interval(3500, 5000, ITEMS, 0.05)
     assert (lower, upper) == pytest.approx((0.689645, 0.710155), abs=1e-6)
     assert 2 * subsample_half_width(5000, ITEMS, 0.05) / (upper - lower) == pytest.approx(
@@ -402,7 +406,7 @@ def test_a_subsample_is_a_contrast():
 
 
 def test_weights_must_cancel_in_every_block():
-    """Zero over all is not enough: the third subject has no answers, and nothing of it cancels."""
+    """A6, pitfall 7: Zero over all is not enough: the third subject has no answers, and nothing of it cancels."""
     with pytest.raises(ValueError, match="sum to"):
         contrast_half_width([0.5, 0.5, -0.9], 0.05)
     sizes, drawn = [100, 200, 300], [50, 50, 0]
@@ -419,6 +423,7 @@ def test_weights_must_cancel_in_every_block():
 
 
 def test_independent_strata_are_blocks():
+    """A6."""
     sizes, drawn = [100, 200, 300], [50, 50, 50]
     a = np.concatenate([subset_weights(n, m) / 3 for n, m in zip(drawn, sizes, strict=True)])
     found = contrast_half_width(a, 0.05, model="exchangeable", block=np.repeat([0, 1, 2], sizes))
@@ -428,7 +433,7 @@ def test_independent_strata_are_blocks():
 
 
 def test_a_stratum_without_answers_cancels_nothing():
-    """[50, 50, 0] of [100, 200, 300]: .2382449, a sixth of it certain; not .0716."""
+    """A6, pitfall 7: [50, 50, 0] of [100, 200, 300]: .2382449, a sixth of it certain; not .0716."""
     found = stratified_half_width(
         [50, 50, 0], [100, 200, 300], [1 / 3] * 3, 0.05, model="exchangeable"
     )
@@ -440,7 +445,7 @@ def test_a_stratum_without_answers_cancels_nothing():
 
 @given(st.integers(1, 30), st.integers(2, 9), st.lists(st.integers(1, 60), min_size=1, max_size=6))
 def test_proportional_strata_are_the_simple_draw(drawn, per, units):
-    """n_s = N_s n/N and w_s = N_s/N: the same bound."""
+    """A6: n_s = N_s n/N and w_s = N_s/N: the same bound."""
     units = np.array(units)
     n, population = units * min(drawn, per), units * per
     found = stratified_half_width(n, population, units / units.sum(), 0.05, model="exchangeable")
@@ -449,7 +454,7 @@ def test_proportional_strata_are_the_simple_draw(drawn, per, units):
 
 
 def test_macro_is_not_micro():
-    """[100, 1534]: 100 of the small subject and 900 give .01455; in proportion, .05602."""
+    """A7, pitfalls 8 and 9: [100, 1534]: 100 of the small subject and 900 give .01455; in proportion, .05602."""
     w = [0.5, 0.5]
 
     def half(n):
@@ -477,7 +482,7 @@ def test_macro_is_not_micro():
     st.floats(0, 1),
 )
 def test_allocation_is_the_greedy_one(strata, share):
-    """One draw at a time from a heap is exact, the terms being convex."""
+    """A7: One draw at a time from a heap is exact, the terms being convex."""
     population, w = (np.array(each) for each in zip(*strata, strict=True))
     n = int(share * population.sum())
     found = allocate(n, population, w)

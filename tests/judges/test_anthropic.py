@@ -13,7 +13,7 @@ from orchestrator.core.errors import ConfigError, InvalidCampaign
 from orchestrator.core.money import PriceCard, cost
 from orchestrator.core.ports import Decoding
 from orchestrator.core.wire import Billing, Chat, Finish, Image, Request, Route, Turn, Usage
-from orchestrator.testing.live import LiveContract, asked
+from orchestrator.testing.live import LiveContract, asked, posed
 from orchestrator.testing.server import Fault, Say
 
 GOOD = {
@@ -287,6 +287,28 @@ class TestAnthropic(LiveContract):
             {"role": "user", "content": [{"type": "text", "text": "hi"}]},
             {"role": "assistant", "content": [{"type": "text", "text": "ho"}]},
         ]
+
+    def test_a_system_is_asked_as_anyone_would_ask_it(self, server):
+        """Nothing but its prompt goes out, a conversation by its roles; nothing is kept of it."""
+        body = self.sent(server, posed(" 2+2?\n"), route=Route.TEXT)
+        user = {"role": "user", "content": [{"type": "text", "text": " 2+2?\n"}]}
+        assert body == {"model": "claude-sonnet-4-5", "max_tokens": 400, "messages": [user]}
+
+    def test_a_conversation_that_a_system_continues_keeps_its_roles(self, server):
+        """Its system's message stands where the provider wants it, unmarked: no other item has it."""
+        roles = ("system", "user", "assistant", "user")
+        chat = Chat(turns=tuple(Turn(role=role, content=f"{n}") for n, role in enumerate(roles)))
+        body = self.sent(server, posed(chat), route=Route.TEXT, cache="1h")
+        assert body["system"] == [{"type": "text", "text": "0"}]
+        assert [m["role"] for m in body["messages"]] == [*roles[1:]]
+        judges = [self.make(self.setting("http://h"), cache) for cache in ("none", "1h")]
+        assert len({judge.ceiling(posed(chat), ACME) for judge in judges}) == 1
+
+    def test_an_answer_comes_back_whole(self, server):
+        """White space and what looks like a verdict are part of it."""
+        text = ' \n{"score": 4}\n</verdict> 42\n\n'
+        said = {**GOOD, "content": [{"type": "text", "text": text}]}
+        assert self.reply_to(server, said, posed("2+2?"), route=Route.TEXT).text == text
 
     def test_parameters_that_the_model_takes_are_sent(self, server):
         """C43: temperature goes to a model that takes it; a seed to none, and the answer says so."""

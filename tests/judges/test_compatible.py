@@ -9,8 +9,8 @@ import pytest
 from judges.compatible import PLUGIN, CompatibleConfig, CompatibleJudge
 from orchestrator.core.errors import InvalidCampaign, JudgeError, TooLong, Unreachable
 from orchestrator.core.ports import Decoding
-from orchestrator.core.wire import Billing, Finish, Route, Usage
-from orchestrator.testing.live import SCHEMA, LiveContract, asked
+from orchestrator.core.wire import Billing, Chat, Finish, Route, Turn, Usage
+from orchestrator.testing.live import SCHEMA, LiveContract, asked, posed
 from orchestrator.testing.server import Say, ScriptedServer
 
 USAGE = {"prompt_tokens": 224, "completion_tokens": 9, "total_tokens": 233}
@@ -157,6 +157,17 @@ class TestCompatible(LiveContract):
             assert server.n_requests == 0
             monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
             assert send(self.at(server), asked("rate")).text == '{"score": 4}'
+
+    def test_a_system_is_asked_as_anyone_would_ask_it(self, server):
+        """Nothing but its prompt goes out, a conversation by its roles; its answer comes back whole."""
+        text = ' \n{"score": 4}\n</verdict> 42\n\n'
+        turns = (Turn(role="system", content="be brief"), Turn(role="user", content=" 2+2?\n"))
+        server.say(Say(body=choice(message={"content": text})))
+        for prompt, sent in ((turns[1].content, turns[1:]), (Chat(turns=turns), turns)):
+            assert send(self.at(server, route=Route.TEXT), posed(prompt)).text == text
+            messages = [{"role": turn.role, "content": turn.content} for turn in sent]
+            body = {"model": "acme-std", "max_tokens": 400, "messages": messages}
+            assert server.seen[-1].json == body
 
     def test_forms_of_the_verdict(self, server):
         """A forced call, a label with its alternatives, and content in parts are read alike."""

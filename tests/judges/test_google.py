@@ -15,7 +15,7 @@ from orchestrator.core.money import PriceCard, cost
 from orchestrator.core.ports import Decoding, Unreadable
 from orchestrator.core.query import MissingReason
 from orchestrator.core.wire import Billing, Chat, Finish, Image, Request, Route, Turn, Usage
-from orchestrator.testing.live import SCHEMA, STUDY, LiveContract, asked
+from orchestrator.testing.live import SCHEMA, STUDY, LiveContract, asked, posed
 from orchestrator.testing.server import Fault, Say
 
 
@@ -393,6 +393,27 @@ class TestGoogle(LiveContract):
             {"role": "user", "parts": [{"text": "hi"}]},
             {"role": "model", "parts": [{"text": "ho"}]},
         ]
+
+    def test_a_system_is_asked_as_anyone_would_ask_it(self, server):
+        """Nothing but its prompt goes out, and its answer comes back whole."""
+        text = ' \n{"score": 4}\n</verdict> 42\n\n'
+        reply = self.reply_to(
+            server, answer(candidate({"text": text})), posed(" 2+2?\n"), route=Route.TEXT
+        )
+        assert reply.text == text
+        assert server.seen[0].json == {
+            "contents": [{"role": "user", "parts": [{"text": " 2+2?\n"}]}],
+            "generationConfig": {"maxOutputTokens": 400},
+            "store": False,
+        }
+
+    def test_a_conversation_that_a_system_continues_keeps_its_roles(self, server):
+        """By the provider's names."""
+        roles = ("system", "user", "assistant", "user")
+        chat = Chat(turns=tuple(Turn(role=role, content=f"{n}") for n, role in enumerate(roles)))
+        body = self.sent(server, posed(chat), route=Route.TEXT)
+        assert body["systemInstruction"] == {"parts": [{"text": "0"}]}
+        assert [content["role"] for content in body["contents"]] == ["user", "model", "user"]
 
     def test_parameters_that_the_model_takes_are_sent(self, server):
         """C43: by the provider's names; one that the model refuses is left out, and said."""

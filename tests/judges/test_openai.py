@@ -15,7 +15,7 @@ from orchestrator.core.errors import Blocked, ConfigError, InvalidCampaign, Judg
 from orchestrator.core.money import NANO_PER_USD, PriceCard, cost
 from orchestrator.core.ports import Decoding
 from orchestrator.core.wire import Billing, Chat, Finish, Image, Route, Text, Turn, Usage
-from orchestrator.testing.live import SCHEMA, LiveContract, asked
+from orchestrator.testing.live import SCHEMA, LiveContract, asked, posed
 from orchestrator.testing.server import Say
 
 ROOT = Path(__file__).parents[2]
@@ -326,6 +326,30 @@ def test_a_forced_call_gives_its_arguments():
 def test_text_asks_for_no_form(api):
     said = judge(api, route=Route.TEXT).body(asked("rate", "x"))
     assert not {"response_format", "text", "tools", "logprobs", "include"} & said.keys()
+
+
+@pytest.mark.parametrize(("api", "said"), [("chat", "messages"), ("responses", "input")])
+def test_a_system_is_asked_as_anyone_would_ask_it(api, said):
+    """Its prompt is one message of the user's, or a conversation; nothing asks for a form."""
+    system = judge(api, route=Route.TEXT)
+    body = system.body(posed(" 2+2?\n"))
+    assert body.pop(said) == [{"role": "user", "content": " 2+2?\n"}]
+    limit = "max_completion_tokens" if api == "chat" else "max_output_tokens"
+    assert body == {"model": "acme-std", "service_tier": "default", "store": False, limit: 400}
+
+    roles = ("system", "user", "assistant", "user")
+    turns = tuple(Turn(role=role, content=f"{n}") for n, role in enumerate(roles))
+    body = system.body(posed(Chat(turns=turns)))
+    assert body[said] == [{"role": turn.role, "content": turn.content} for turn in turns]
+
+
+def test_an_answer_comes_back_whole():
+    """White space and what looks like a verdict are part of it."""
+    text = ' \n{"score": 4}\n</verdict> 42\n\n'
+    assert read(message(content=text)).text == text
+    part = {"type": "output_text", "text": text, "annotations": []}
+    said = {**RESPONSE, "output": [{"type": "message", "content": [part]}]}
+    assert read(said, read_response).text == text
 
 
 def test_alternatives_are_those_at_the_verdict():

@@ -24,7 +24,7 @@ from orchestrator.core.ports import JudgeSetting
 from orchestrator.core.query import MissingReason
 from orchestrator.core.wire import Billing, Chat, Finish, Image, Request, Text, Turn, Usage
 from orchestrator.testing.adapters import AdapterContract
-from orchestrator.testing.live import SCHEMA, STUDY, asked
+from orchestrator.testing.live import SCHEMA, STUDY, asked, posed
 
 VERDICT = '{"score": 4}'
 
@@ -138,6 +138,22 @@ def test_pictures_and_conversations_reach_the_function(own):
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": "ho"},
     ]
+
+
+def test_a_system_is_asked_as_anyone_would_ask_it(own):
+    """It gets its prompt alone, a conversation by its roles; its answer comes back whole."""
+    got = []
+    answer = ' \n{"score": 4}\n</verdict> 42\n\n'
+
+    def solve(messages, *, schema, max_output_tokens):
+        got.append((messages, schema))
+        return answer
+
+    turns = (Turn(role="system", content="be brief"), Turn(role="user", content=" 2+2?\n"))
+    for prompt, sent in ((turns[1].content, turns[1:]), (Chat(turns=turns), turns)):
+        reply = anyio.run(made_of(own, solve).send, posed(prompt))
+        assert (reply.text, reply.finish) == (answer, Finish.STOP)
+        assert got.pop() == ([{"role": t.role, "content": t.content} for t in sent], {})
 
 
 # How it is called

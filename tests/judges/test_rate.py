@@ -484,6 +484,7 @@ def test_a_broken_template_is_found_with_its_line():
     ((line, message),) = problems("Rate\n{% if candidate %}")
     assert line == 2
     assert message
+    assert problems("Rate\n{{ criteria | shout }}") == [(2, "No filter named 'shout'.")]
 
 
 @pytest.mark.parametrize(
@@ -510,6 +511,7 @@ def test_a_template_can_name_a_field_and_not_compute_with_it(text):
         "{{ criteria.__class__.__mro__ }}",
         "{{ criteria.append(1) }}",
         "{{ criteria[7].name }}",
+        "{{ 'x' | dictsort }}",
         "{{ criteria[0].title2 }}",
         "{{ 1 / 0 }}",
         "{% include 'secrets' %}",

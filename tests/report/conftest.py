@@ -29,7 +29,9 @@ from orchestrator.core.query import (
     Missing,
     MissingReason,
     Observation,
+    Purpose,
     Query,
+    Role,
     outcome_digest,
 )
 from orchestrator.core.wire import Attempt
@@ -86,15 +88,16 @@ class Log:
         frame = {"items": list(items), "arms": list(arms), "cluster": None, "stratum": None}
         frame |= {} if groups is None else {"group": list(groups)}
         self.blobs[FRAME] = json.dumps(frame).encode()
+        n_asked = len(judges) + len(identity.get("systems", ()))
         return self.add(
             Opened(
                 identity=document,
                 digest="c" * 32,
                 seed=7,
                 cap=None if cap is None else Nano(cap),
-                judge_caps=judge_caps or (None,) * len(judges),
+                judge_caps=judge_caps or (None,) * n_asked,
                 role_caps=role_caps or {},
-                cards=(PriceCard(input=2_000_000, output=10_000_000),) * len(judges),
+                cards=(PriceCard(input=2_000_000, output=10_000_000),) * n_asked,
                 max_requests=None,
                 max_tok=None,
                 max_uncertain=None,
@@ -128,6 +131,23 @@ class Log:
         """Ask, send, receive and tell one answer."""
         outcome = scored(score, unit=unit, cost=cost, **answer)
         self.ask(q, unit, judge, hold).send(q).arrive(q, outcome)
+        return self.tell(q, outcome)
+
+    def generated(self, q, *, unit=0, system=2, cost=3_000_000, hold=22_000_000, **answer):
+        """Ask a system for an answer to a unit; send, receive and tell it."""
+        outcome = Judged(observations=(), cost=Nano(cost), usage=None, **answer)
+        return self.asked_for(q, outcome, unit=unit, system=system, hold=hold)
+
+    def asked_for(self, q, outcome, *, unit=0, system=2, hold=22_000_000):
+        """Ask a system for an answer to a unit, with any outcome."""
+        query = Query(
+            kind=Kind.GENERATE,
+            role=Role.SYSTEM,
+            purpose=Purpose.GENERATE,
+            judge=JudgeIx(system),
+            units=(UnitIx(unit),),
+        )
+        self.add(Asked(q=QNo(q), query=query, hold=Nano(hold))).send(q).arrive(q, outcome)
         return self.tell(q, outcome)
 
     def both(self, q, scores, *, swapped=False, unit=0, judge=0):

@@ -172,3 +172,21 @@ def test_a_failure_on_the_way_leaves_the_old_file(full, tmp_path):
         export(path, full.rows, full.get_blob)
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["answers.csv"]
+
+
+def test_a_verdict_has_the_answer_that_it_judged(log, make):
+    """Rows are verdicts alone; the system's text stands beside, where it was kept, and its money not."""
+    systems = [{"name": "m", "adapter": "mock", "model": ""}]
+    log.opened(arms=("m",), judges=("j",), systems=systems, items=("a", "b", "c"))
+    log.blobs["x"] = json.dumps({"text": "forty-two", "finish": "stop"}).encode()
+    log.generated(0, unit=0, system=1, blob="x").judged(1, 4.0, unit=0)
+    log.generated(2, unit=1, system=1, blob="gone").judged(3, 1.0, unit=1, cost=0, origin="key")
+    log.asked_for(4, make.lost("refused", cost=2), unit=2, system=1).missed(5, "no_answer", unit=2)
+    rows = [*answers(log.rows, log.get_blob)]
+    assert [(row.q, row.judge, row.answer, row.missing) for row in rows] == [
+        (1, "j", "forty-two", None),
+        (3, "j", None, None),
+        (5, "j", None, "no_answer"),
+    ]
+    assert [row.cost_nano_usd for row in rows] == [5_000_000, 0, 0]
+    assert rows[1].origin == "key"

@@ -11,10 +11,15 @@ from decimal import Decimal
 import pytest
 
 from orchestrator.core.money import FREE, PriceCard
+from orchestrator.core.query import Role
 from orchestrator.core.stopping import StopReason
 from orchestrator.report.planning import (
     Assumption,
+    ByMethod,
+    ForHalfWidth,
+    ForMoney,
     JudgePlan,
+    MethodPlan,
     Plan,
     Point,
     PriceSheet,
@@ -256,6 +261,127 @@ def test_a_refusal_shows_what_would_do():
     found = json.loads(json.dumps(refusal_document(refusal), allow_nan=False))
     assert found["sufficient_nano_usd"] == 75_660_000_000
     assert [rival["name"] for rival in found["rivals"]] == ["est_ivwe", "uniform"]
+
+
+def span(low, expected, high):
+    return Range(low=low, expected=expected, high=high)
+
+
+BY_METHOD = ByMethod(
+    estimate="accuracy",
+    target="arms",
+    population=14_042,
+    n_arms=2,
+    level=0.95,
+    alpha=0.025,
+    item=5_500_000,
+    by_role={"system": 4_000_000, "judge": 1_500_000},
+    mean=0.85,
+    sd=span(0.25, 0.357, 0.5),
+    missing=0.01,
+    source="mock",
+    methods=(
+        MethodPlan(
+            name="betting sequence",
+            is_own=True,
+            watching_covered=True,
+            for_half_width=(
+                ForHalfWidth(
+                    half_width=0.015,
+                    items=span(1_480, 2_712, 4_575),
+                    spend=span(8_140_000_000, 14_916_000_000, 25_162_500_000),
+                ),
+            ),
+            for_money=(
+                ForMoney(
+                    money=20_000_000_000, items=3_636, half_width=span(0.0081, 0.0119, 0.0171)
+                ),
+                ForMoney(money=1_000_000, items=0, half_width=span(0.5, 0.5, 0.5)),
+            ),
+        ),
+        MethodPlan(
+            name="exchangeable",
+            is_own=False,
+            watching_covered=False,
+            for_half_width=(
+                ForHalfWidth(
+                    half_width=0.015,
+                    items=span(4_964, 4_964, 4_964),
+                    spend=span(27_302_000_000, 27_302_000_000, 27_302_000_000),
+                ),
+            ),
+            for_money=(
+                ForMoney(money=20_000_000_000, items=3_636, half_width=span(0.02, 0.02, 0.02)),
+                ForMoney(money=1_000_000, items=0, half_width=span(1.0, 1.0, 1.0)),
+            ),
+        ),
+    ),
+)
+
+
+def test_methods_stand_in_rows_with_what_they_take_and_what_money_buys():
+    lines = plan_lines(replace(PLAN, by_method=BY_METHOD))
+    at = next(k for k, line in enumerate(lines) if line.startswith("methods"))
+    assert lines[at : at + 2] == [
+        (
+            "methods   accuracy: ± of each of 2 arms, 95%, error 0.025 each; an item costs $0.0055 "
+            "(system $0.0040, judge $0.0015)"
+        ),
+        "assumed   scores: mean 0.85, sd 0.357 (0.25 to 0.5) (mock); missing 0.01",
+    ]
+    rows = [line.split("   ") for line in lines[at + 2 : at + 5]]
+    cells = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    assert cells == [
+        ["method", "watched", "items for ±0.015", "$", "$20.00 buys", "$0.001 buys"],
+        [
+            "betting sequence (this campaign's)",
+            "yes",
+            "2,712 (1,480 to 4,575)",
+            "14.92",
+            "±0.012 (0.008 to 0.017)",
+            "nothing",
+        ],
+        ["exchangeable", "no", "4,964", "27.30", "±0.020", "nothing"],
+    ]
+    assert not any(line.startswith("method") for line in plan_lines(PLAN))
+    assert not any(
+        line.startswith("method") for line in run_lines(replace(PLAN, by_method=BY_METHOD))
+    )
+
+
+@pytest.mark.parametrize(
+    ("target", "n_arms", "said"),
+    [
+        ("arms", 1, "± of the mean, "),
+        ("macro", 1, "± of the macro mean, "),
+        ("macro", 3, "± of each of 3 macro means, "),
+        ("difference", 2, "± of the difference, "),
+    ],
+)
+def test_what_the_methods_bound_is_named(target, n_arms, said):
+    found = replace(BY_METHOD, target=target, n_arms=n_arms, by_role={"system": 0, "judge": 9})
+    (line,) = [x for x in plan_lines(replace(PLAN, by_method=found)) if x.startswith("methods")]
+    assert said in line
+    assert "(judge" not in line  # a single role is all there is
+
+
+def test_what_no_number_of_items_reaches_is_said():
+    asked = ForHalfWidth(half_width=0.001, items=None, spend=None)
+    method = replace(BY_METHOD.methods[0], for_half_width=(asked,), for_money=())
+    found = replace(PLAN, by_method=replace(BY_METHOD, methods=(method,)))
+    assert "never reached" in "\n".join(plan_lines(found))
+    (row,) = document(found)["by_method"]["methods"][0]["for_half_width"]
+    assert row == {"half_width": 0.001, "items": None, "spend_nano_usd": None}
+
+
+def test_systems_are_told_from_judges():
+    systems = (replace(PLAN.judges[0], name="m1", role=Role.SYSTEM),)
+    lines = plan_lines(replace(PLAN, judges=PLAN.judges + systems))
+    assert lines[1].split()[:3] == ["model", "role", "adapter"]
+    assert lines[2].split()[:3] == ["large", "judge", "openai"]
+    assert lines[5].split()[:3] == ["m1", "system", "openai"]
+    found = document(replace(PLAN, judges=PLAN.judges + systems))
+    assert [judge["role"] for judge in found["judges"]] == ["judge"] * 3 + ["system"]
 
 
 def test_the_document_holds_nothing_that_json_has_not():

@@ -30,6 +30,7 @@ KEYS = [
     "policy",
     "diagnostics",
     "judges",
+    "systems",
     "seed",
     "versions",
 ]
@@ -180,6 +181,7 @@ def test_money_is_whole_nano_dollars(log):
             "large": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0},
             "small": {"settled_nano_usd": 0, "uncertain_nano_usd": 0},
         },
+        "by_system": {},
         "by_role": {"judge": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0}},
         "by_purpose": {"policy": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0}},
         "by_class": {"answers": {"settled_nano_usd": 9_624_683, "uncertain_nano_usd": 0}},

@@ -7,13 +7,11 @@ which time they said not to be.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 
 import anyio
 import numpy as np
 import pytest
-import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,7 +31,6 @@ from orchestrator.core.events import (
     Arrived,
     Asked,
     CapChanged,
-    Continued,
     Forfeited,
     JudgeDown,
     JudgeUp,
@@ -42,7 +39,6 @@ from orchestrator.core.events import (
     Parked,
     Reasked,
     Sent,
-    Started,
     Told,
     Withdrawn,
 )
@@ -51,20 +47,9 @@ from orchestrator.core.query import Missing
 from orchestrator.core.stopping import StopReason, StopRule
 from orchestrator.core.wire import Billing, Finish, Origin, Reply, Usage
 from orchestrator.engine import scheduler
-from orchestrator.engine.fold import State
-from orchestrator.engine.resume import repair, take_up
-from orchestrator.engine.scheduler import Operation, Scheduler, first_error
-from orchestrator.engine.verify import Kept, verify
-from orchestrator.steering import Helm
-from orchestrator.store.memory import MemoryStore
-from orchestrator.testing.fakes import FakeAdapter, MemoryArchive, Script, fake_crew
-
-LONG_S = 1e6
-"""No honest run takes as long."""
-
-
-class Crash(Exception):
-    """The process is gone."""
+from orchestrator.engine.scheduler import Operation
+from orchestrator.testing.fakes import FakeAdapter, Script, fake_crew
+from tests.scenarios.attacked import Attacked
 
 
 @pytest.fixture(autouse=True)
@@ -74,127 +59,6 @@ def _look_seldom_for_commands(monkeypatch):
 
 
 # --- running under attack ----------------------------------------------------------------------
-
-
-class Box:
-    """A mailbox whose commands come at times."""
-
-    def __init__(self, commands):
-        self._commands = sorted(commands, key=lambda entry: entry[0])
-        self.said = []
-
-    def has_mail(self):
-        return bool(self._commands) and anyio.current_time() >= self._commands[0][0]
-
-    def take(self):
-        found = []
-        while self.has_mail():
-            found.append((Path("command"), self._commands.pop(0)[1]))
-        return found
-
-    def answer(self, path, *, ok, message):
-        self.said.append((ok, message))
-
-
-@dataclass
-class Attacked:
-    """A log that processes carry on one after another."""
-
-    crew: object
-    operation: Operation
-    store: MemoryStore = field(default_factory=MemoryStore)
-    archive: MemoryArchive = field(default_factory=MemoryArchive)
-    hear: object = lambda state, events: None
-    state: State | None = None
-    box: Box | None = None
-    took_s: float = 0.0
-
-    def go(self, *, commands=(), interrupt_at_s=None, crash_at_s=None, crash_after=None):
-        """Take the run up and carry it on; says whether the process ended by itself."""
-        self.state, self.box = State(self.crew), Box(commands)
-        clock = trio.testing.MockClock(autojump_threshold=0)
-        try:
-            anyio.run(
-                self._main,
-                interrupt_at_s,
-                crash_at_s,
-                crash_after,
-                backend="trio",
-                backend_options={"clock": clock},
-            )
-        except BaseExceptionGroup as group:
-            error = first_error(group)
-            if not isinstance(error, Crash):
-                raise error from None
-            return False
-        return True
-
-    async def _main(self, interrupt_at_s, crash_at_s, crash_after):
-        await self._take_up()
-        n_commits = 0
-
-        def observe(events):
-            nonlocal n_commits
-            n_commits += bool(events)
-            self.hear(self.state, events)
-            if n_commits == crash_after:
-                raise Crash
-
-        run = Scheduler(
-            self.state,
-            self.store,
-            self.archive,
-            self.operation,
-            observe=observe,
-            steering=Helm(self.box, lambda told: Started(about={"told": dict(told)})),
-        )
-
-        async def at(seconds, do):
-            await anyio.sleep(seconds)
-            do()
-
-        def crash():
-            raise Crash
-
-        def hang():
-            pytest.fail("the run hangs")
-
-        began = anyio.current_time()
-        async with anyio.create_task_group() as tasks:
-            if interrupt_at_s is not None:
-                tasks.start_soon(at, interrupt_at_s, run.interrupt)
-            if crash_at_s is not None:
-                tasks.start_soon(at, crash_at_s, crash)
-            tasks.start_soon(at, LONG_S, hang)
-            await run.run()
-            tasks.cancel_scope.cancel()
-        self.took_s = anyio.current_time() - began
-
-    async def _take_up(self):
-        state = self.state
-        take_up(state, self.store.read())
-        if not state.is_opened:
-            state.apply(self.crew.opened)
-            await self.store.append([self.crew.opened])
-            return
-        events = [Continued()] if state.is_paused else []
-        events += [JudgeUp(judge=ix) for ix, judge in enumerate(state.judges) if judge.is_down]
-        for event in events:
-            state.apply(event)
-        await self.store.append([*events, *repair(state), Started(about={})])
-
-    @property
-    def events(self):
-        return [row.event for row in self.store.read()]
-
-    def of(self, kind):
-        return [event for event in self.events if isinstance(event, kind)]
-
-    def check(self):
-        """Nothing in the log contradicts the replay."""
-        kept = Kept(replies=True, cache=True)
-        found = verify(State(self.crew), self.store.read(), self.archive.recall, kept=kept)
-        assert list(found) == []
 
 
 def attacked(*adapters, accounts=None, timeouts=None, operation=None, **crew):

@@ -186,7 +186,7 @@ def every_event(run, crew):
                 assert q in asked
                 sent += 1
             case Declined(query=query, hold=hold):
-                assert state.ledger.lacking(query, hold)
+                assert state.ledger.lacking((query, hold))
             case Stopped():
                 pass
             case _:

@@ -1,0 +1,91 @@
+"""Items of a benchmark that were drawn with unequal chances: their mean, and bounds by their places."""
+
+from __future__ import annotations
+
+import math
+
+from estimators.benchmark_order import Chances
+from estimators.intervals import Interval
+from estimators.sequences_weighted import WeightedSequence
+
+
+class PlacedSequence:
+    """A `WeightedSequence` of an order whose chances are known beforehand, by place."""
+
+    def __init__(self, sequence: WeightedSequence, chances: Chances) -> None:
+        self._sequence, self._chances = sequence, chances
+
+    def update(self, score: float) -> None:
+        """Take in the score at the next place."""
+        place = self._sequence.n
+        own, least = self._chances
+        self._sequence.update(score, own[place], least[place])
+
+    def interval(self) -> Interval:
+        """Give the interval now, as two numbers."""
+        return self._sequence.interval()
+
+
+class WeightedMean:
+    """Estimates the mean of all N items by those drawn so far.
+
+    With q the chance of the k-th item, r the items not drawn before it and S their scores' sum before,
+    t = (S + x/q)/N is an unbiased guess at the mean. Guesses are averaged with weights 1/(r (r - 1)):
+    with equal chances that is the plain mean, and at the last item the mean of all. The same average
+    of 1 for x is what the weights happen to add up to; the first is divided by it, so that equal
+    scores are their own mean. What has no score leaves both.
+
+    Source: [C77] chapter 9A, estimators for draws without replacement by size, due to Des Raj; the
+    weights are ours.
+    """
+
+    def __init__(self, population: int, low: float, high: float) -> None:
+        self._population, self._low, self._span = population, low, high - low
+        self._n, self._n_known = 0, 0
+        self._sum, self._known = 0.0, 0.0
+        self._sum_guess = self._known_guess = 0.0
+        self._weights = self._squares = 0.0
+        self._moments = [0.0, 0.0, 0.0]
+
+    def add(self, value: float, chance: float) -> None:
+        """Take in the next item; nan: it has no score."""
+        left = self._population - self._n
+        self._n += 1
+        is_known = not math.isnan(value)
+        height, known = (value - self._low, 1.0) if is_known else (0.0, 0.0)
+        if left == 1:  # all are in: nothing is guessed any more
+            self._weights, self._squares = 1.0, 0.0
+            self._sum_guess, self._known_guess = self._sum + height, self._known + known
+        else:
+            weight = 1 / (left * (left - 1))
+            self._weights += weight
+            self._squares += (weight * left) ** 2
+            self._sum_guess += weight * (self._sum + height / chance)
+            self._known_guess += weight * (self._known + known / chance)
+        self._sum += height
+        self._known += known
+        if is_known:
+            blown_up = 1 / (chance * left)
+            self._n_known += 1
+            for power in range(3):
+                self._moments[power] += blown_up**2 * height**power
+
+    @property
+    def value(self) -> float:
+        """The estimate; the middle of the scale while no item has a score."""
+        if not self._n_known:
+            return self._low + self._span / 2
+        return self._low + self._sum_guess / self._known_guess
+
+    @property
+    def standard_error(self) -> float:
+        """Its standard error, to the first order; 0 once every item is drawn.
+
+        As `estimators.benchmark_bounds.Tally`: one score as far off as can be is added to the variance.
+        """
+        off = self.value - self._low
+        ones, heights, squares = self._moments
+        spread = max(squares - 2 * off * heights + off**2 * ones, 0.0) + self._span**2 / 4
+        variance = spread / (self._n_known + 1) * self._squares / self._weights**2
+        share = self._known_guess / (self._weights * self._population) if self._n_known else 1.0
+        return math.sqrt(variance) / share
