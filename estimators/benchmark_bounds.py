@@ -13,15 +13,22 @@ import math
 from array import array
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estimators.benchmark_order import Allocation
+from estimators.benchmark_order import Allocation, Chances
 from estimators.intervals import Array, Interval
+from estimators.judge_repeats import (
+    expected_interval,
+    judge_half_width,
+    noise_half_width,
+    stratified_judge_half_width,
+)
 from estimators.macro_sequence import MacroSequence
+from estimators.sequences_weighted import WeightedSequence
 from estimators.sequences_wor import (
     NO_PLAN,
     MeanSequence,
@@ -37,29 +44,16 @@ from estimators.subsample_bounds import (
     stratified_half_width,
     subsample_half_width,
 )
+from estimators.unit_scores import Score
+from estimators.weighted_draws import PlacedSequence, WeightedMean
 
 SequenceKind = Literal["betting", "prior_posterior", "hoeffding", "empirical_bernstein"]
 
 USUAL_SHARE = 0.05
 """Half-width, as a share of the scale, that a sequence is planned for where it must have a plan."""
 
-
-class Score(NamedTuple):
-    """What one item scores.
-
-    Attributes
-    ----------
-    lowest, highest : ends between which it lies
-    value : nan where it has none
-    n_verdicts : of which it is made
-    is_missing : whether one that it wants is missing
-    """
-
-    lowest: float
-    highest: float
-    value: float
-    n_verdicts: int
-    is_missing: bool = False
+NOISE_SHARE = 0.2
+"""Part of the error that a sequence leaves to the judge's noise, where expected scores are meant."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +71,9 @@ class Terms:
     sequence : None: no watching
     target : half-width where the line is meant to end
     look_at, look_share : number of items at which a part of the error is spent on a fixed look
+    n_calls : independent verdicts that an item's score is the mean of, where the mean of what the judge
+        is expected to say is bounded; None: that of these verdicts
+    is_weighted : items are drawn with chances of their own
     """
 
     low: float
@@ -91,6 +88,8 @@ class Terms:
     target: float | None
     look_at: int | None = None
     look_share: float = 0.0
+    n_calls: int | None = None
+    is_weighted: bool = False
 
     @property
     def span(self) -> float:
@@ -118,7 +117,41 @@ class Terms:
 
         Not where the run stops at a width: this law's depends on the scores, so that the stop would.
         """
-        return self.is_binary and self.is_plain and self.model == "fixed" and self.target is None
+        is_counted = self.is_binary and self.is_plain and self.n_calls is None
+        return is_counted and self.model == "fixed" and self.target is None
+
+    @property
+    def n_all_calls(self) -> float:
+        """Count the verdicts on all items: as many as make as much noise where strata weigh."""
+        return (self.n_calls or math.inf) / float(self.shares**2 @ (1 / self.sizes))
+
+    @property
+    def noise(self) -> float:
+        """Half-width that the judge's noise adds to a sequence's, at its part of the error."""
+        if self.n_calls is None:
+            return 0.0
+        return noise_half_width(1, self.n_all_calls, NOISE_SHARE * self.alpha, self.span)
+
+    @property
+    def of_these(self) -> Terms:
+        """Terms for the mean of these verdicts, with what is left of error and target beside the noise."""
+        if self.n_calls is None:
+            return self
+        target = None if self.target is None else self.target - self.noise
+        return replace(
+            self,
+            n_calls=None,
+            alpha=(1 - NOISE_SHARE) * self.alpha,
+            target=target if target is not None and target > 0 else None,
+        )
+
+    @property
+    def is_target_below_noise(self) -> bool:
+        """Whether no number of items reaches the target, since the judge's noise alone is wider."""
+        if self.n_calls is None or self.target is None:
+            return False
+        alone = noise_half_width(1, self.n_all_calls, self.alpha, self.span)
+        return self.target <= (alone if self.sequence is None else self.noise)
 
     @property
     def monotone(self) -> SequenceKind:
@@ -132,11 +165,14 @@ class Terms:
         """Name how the interval is made."""
         if self.sequence is None:
             return self.look_method
+        noise = "" if self.n_calls is None else " and Hoeffding for the judge's noise"
+        if self.is_weighted:
+            return f"weighted {self.sequence} sequence without replacement{noise}"
         if self.is_plain:
-            return f"{self.sequence.replace('_', '-')} sequence without replacement"
+            return f"{self.sequence.replace('_', '-')} sequence without replacement{noise}"
         if self.allocation == "equal":
-            return "Hoeffding sequence over rounds of strata"
-        return f"{self.look_method}, kept from its planned number on"
+            return f"Hoeffding sequence over rounds of strata{noise}"
+        return f"{self.of_these.look_method}, kept from its planned number on{noise}"
 
     @property
     def look_method(self) -> str:
@@ -144,7 +180,8 @@ class Terms:
         if self.is_exact:
             return "hypergeometric"
         bound = "exchangeable" if self.model == "exchangeable" else "finite-population Hoeffding"
-        return bound if self.is_plain else f"stratified {bound}"
+        noise = "" if self.n_calls is None else " with the judge's noise"
+        return (bound if self.is_plain else f"stratified {bound}") + noise
 
 
 # --- what was seen -------------------------------------------------------------------------------
@@ -230,17 +267,17 @@ class Tally:
         return float((np.ones(1) if terms.is_plain else terms.shares) @ mean)
 
     def standard_error(self, terms: Terms) -> float:
-        """Estimate the value's standard error; 0 once every item is drawn.
+        """Estimate the value's standard error; 0 once every item is drawn, unless noise counts.
 
         The variance is drawn towards the largest there can be by one score, so that few equal scores
-        don't say that there is none.
+        don't say that there is none. It holds the noise, which drawing all items does not take away.
         """
         known, total, square = self._values(terms)
         sizes = np.array([terms.n_items]) if terms.is_plain else terms.sizes
         shares = np.ones(1) if terms.is_plain else terms.shares
         n = np.maximum(known, 1)
         variance = (terms.span**2 / 4 + np.maximum(square - total**2 / n, 0.0)) / (known + 1)
-        unseen = np.maximum(1 - known / sizes, 0.0)
+        unseen = np.maximum(1 - known / sizes, 0.0) if terms.n_calls is None else np.ones(len(n))
         return math.sqrt(float(shares**2 @ (variance * unseen / n)))
 
     def _values(self, terms: Terms) -> tuple[Array, Array, Array]:
@@ -271,7 +308,10 @@ def fixed_interval(tally: Tally, terms: Terms, alpha: float) -> Interval:
         return Interval(terms.low + terms.span * lower, terms.low + terms.span * upper)
     half = _half_width(tally.drawn, terms, alpha)
     lower, upper = _centres(tally, terms)
-    return _within(Interval(lower - half, upper + half), sure_range(tally, terms))
+    # What was said of all items says not what would be said again.
+    scale = Interval(np.array(terms.low), np.array(terms.high))
+    sure = sure_range(tally, terms) if terms.n_calls is None else scale
+    return _within(Interval(lower - half, upper + half), sure)
 
 
 def _centres(tally: Tally, terms: Terms) -> Interval:
@@ -286,8 +326,14 @@ def _centres(tally: Tally, terms: Terms) -> Interval:
 
 
 def _half_width(drawn: NDArray[np.int64], terms: Terms, alpha: float) -> float:
+    n, m = int(drawn.sum()), terms.n_calls
+    if m is not None and terms.is_plain:
+        return judge_half_width(n, terms.n_items, m, alpha, terms.span, terms.model)
+    if m is not None:
+        return stratified_judge_half_width(
+            drawn, terms.sizes, terms.shares, m, alpha, terms.span, terms.model
+        )
     if terms.is_plain:
-        n = int(drawn.sum())
         return float(subsample_half_width(n, terms.n_items, alpha, terms.span, terms.model))
     return stratified_half_width(drawn, terms.sizes, terms.shares, alpha, terms.span, terms.model)
 
@@ -301,10 +347,13 @@ def _within(interval: Interval, sure: Interval) -> Interval:
 # --- all looks -----------------------------------------------------------------------------------
 
 
+_Sequence = MeanSequence | MacroSequence | PlacedSequence
+
+
 class _Sequences:
     """One sequence of the lowest scores and one of the highest; the same while they don't differ."""
 
-    def __init__(self, sequence: MeanSequence | MacroSequence) -> None:
+    def __init__(self, sequence: _Sequence) -> None:
         self._lower = self._upper = sequence
 
     def update(self, stratum: int, score: Score) -> None:
@@ -318,7 +367,7 @@ class _Sequences:
         return Interval(self._lower.interval().lower, self._upper.interval().upper)
 
 
-def _step(sequence: MeanSequence | MacroSequence, stratum: int, score: float) -> None:
+def _step(sequence: _Sequence, stratum: int, score: float) -> None:
     if isinstance(sequence, MacroSequence):
         sequence.update(stratum, score)
     else:
@@ -361,7 +410,8 @@ class _Kept:
     def _at_target(self) -> float | None:
         """Find the half-width at the first number that has the target, if it has been reached."""
         strata, target = np.array(self._strata, dtype=np.int64), self._terms.target
-        assert target is not None
+        if target is None:
+            return None
         few, enough = 0, len(strata)
         found = self._width(strata)
         if found > target:
@@ -382,9 +432,12 @@ class _Kept:
         return _half_width(drawn, self._terms, self._terms.alpha)
 
 
+def _plan(terms: Terms) -> Plan:
+    return NO_PLAN if terms.target is None else Plan(half_width=terms.target)
+
+
 def _sequence_of(terms: Terms, kind: SequenceKind, alpha: float) -> MeanSequence:
-    level, low, high = 1 - alpha, terms.low, terms.high
-    plan = NO_PLAN if terms.target is None else Plan(half_width=terms.target)
+    level, low, high, plan = 1 - alpha, terms.low, terms.high, _plan(terms)
     match kind:
         case "prior_posterior":
             return prior_posterior(terms.n_items, level=level, low=low, high=high)
@@ -394,6 +447,12 @@ def _sequence_of(terms: Terms, kind: SequenceKind, alpha: float) -> MeanSequence
             return hoeffding(terms.n_items, level=level, low=low, high=high, plan=plan)
         case "empirical_bernstein":
             return empirical_bernstein(terms.n_items, level=level, low=low, high=high, plan=plan)
+
+
+def _weighted(terms: Terms, alpha: float) -> WeightedSequence:
+    return WeightedSequence(
+        terms.n_items, level=1 - alpha, low=terms.low, high=terms.high, plan=_plan(terms)
+    )
 
 
 def _rounds(terms: Terms, alpha: float) -> MacroSequence:
@@ -409,30 +468,40 @@ def _rounds(terms: Terms, alpha: float) -> MacroSequence:
 class Line:
     """The told prefix of one random order, and what it proves.
 
+    Where expected scores are meant, sequences bound the mean of these verdicts, as if all items had
+    theirs already, and the judge's noise comes on top.
+
     Parameters
     ----------
     strata : (N,) stratum of each place of the order
+    chances : of each place, (N,), where items are drawn with chances of their own
 
     Complexity: that of the sequence, an item.
     """
 
-    def __init__(self, terms: Terms, strata: Sequence[int]) -> None:
+    def __init__(self, terms: Terms, strata: Sequence[int], chances: Chances | None = None) -> None:
         self.terms = terms
         self.tally = Tally(terms)
         self._strata = strata
+        self._these = these = terms.of_these
         self._is_counted = terms.sequence == "prior_posterior"
         self._is_interim_counted = terms.is_plain and terms.monotone == "prior_posterior"
-        alpha = terms.alpha * (1 - terms.look_share)
+        alpha = these.alpha * (1 - terms.look_share)
         self._interim: _Sequences | None = None
-        if terms.is_plain:
-            self._interim = _Sequences(_sequence_of(terms, terms.monotone, alpha))
-        elif terms.allocation == "equal":
-            self._interim = _Sequences(_rounds(terms, alpha))
         self._watch: _Sequences | _Kept | None = None
-        if terms.sequence is not None:
-            self._watch = self._interim or _Kept(terms, self.tally)
+        self._mean: WeightedMean | None = None
+        self._chances = chances
+        if chances is not None:
+            self._mean = WeightedMean(terms.n_items, terms.low, terms.high)
+            self._watch = _Sequences(PlacedSequence(_weighted(these, alpha), chances))
+        elif terms.is_plain:
+            self._interim = _Sequences(_sequence_of(these, terms.monotone, alpha))
+        elif terms.allocation == "equal":
+            self._interim = _Sequences(_rounds(these, alpha))
+        if self._watch is None and terms.sequence is not None:
+            self._watch = self._interim or _Kept(these, self.tally)
             if terms.is_plain and terms.sequence != terms.monotone:
-                self._watch = _Sequences(_sequence_of(terms, terms.sequence, alpha))
+                self._watch = _Sequences(_sequence_of(these, terms.sequence, alpha))
         self._look: Interval | None = None
 
     @property
@@ -448,9 +517,11 @@ class Line:
             self._watch.update(stratum, _counted(score, self.terms) if self._is_counted else score)
         if self._interim is not None and self._interim is not self._watch:
             self._interim.update(stratum, self._for_interim(score))
+        if self._mean is not None and self._chances is not None:
+            self._mean.add(score.value, self._chances.own[self.tally.n - 1])
         if self.tally.n == self.terms.look_at:
-            share = self.terms.alpha * self.terms.look_share
-            self._look = fixed_interval(self.tally, self.terms, share)
+            share = self._these.alpha * self.terms.look_share
+            self._look = fixed_interval(self.tally, self._these, share)
 
     def interval(self) -> Interval:
         """Bound the mean by the told prefix."""
@@ -459,7 +530,20 @@ class Line:
         lower, upper = self._watch.interval()
         if self._look is not None:
             lower, upper = np.maximum(lower, self._look.lower), np.minimum(upper, self._look.upper)
-        return _within(Interval(lower, upper), sure_range(self.tally, self.terms))
+        return self._meant(_within(Interval(lower, upper), sure_range(self.tally, self.terms)))
+
+    @property
+    def value(self) -> float:
+        """The estimated mean; the middle of the scale stands for what is empty."""
+        return self.tally.value(self.terms) if self._mean is None else self._mean.value
+
+    @property
+    def standard_error(self) -> float:
+        """Its standard error; 0 once every item is drawn, unless the judge's noise counts."""
+        if self._mean is None:
+            return self.tally.standard_error(self.terms)
+        at_most = self.terms.span / (2 * math.sqrt(self.terms.n_all_calls))
+        return math.hypot(self._mean.standard_error, at_most)
 
     @property
     def is_kept(self) -> bool:
@@ -484,7 +568,16 @@ class Line:
         for place, score in enumerate(more, self.n):
             ahead.update(self._strata[place], self._for_interim(score or is_open))
         lower, upper = ahead.interval()
-        return Interval(lower, upper) if lower <= upper else sure_range(self.tally, self.terms)
+        found = Interval(lower, upper) if lower <= upper else sure_range(self.tally, self.terms)
+        return self._meant(found)
+
+    def _meant(self, of_these: Interval) -> Interval:
+        """Turn bounds for these verdicts into bounds for what is meant."""
+        terms = self.terms
+        if terms.n_calls is None:
+            return of_these
+        error, ends = NOISE_SHARE * terms.alpha, {"low": terms.low, "high": terms.high}
+        return expected_interval(of_these, 1, terms.n_all_calls, error, **ends)
 
     def _for_interim(self, score: Score) -> Score:
         return _counted(score, self.terms) if self._is_interim_counted else score

@@ -68,6 +68,10 @@ def half_widths_ahead(line: Line, interval: Interval) -> Array:
     is_weighed = terms.shares / np.maximum(tally.drawn, 1)
     open_half = float(is_weighed @ (highest - lowest)) / 2
     unseen = (1 - drawn / terms.sizes) @ terms.shares
+    if terms.sequence is not None:
+        open_half += terms.noise
+    elif terms.n_calls is not None:
+        unseen = np.ones_like(unseen)  # no item's expected score is ever seen
     sure = open_half + terms.span / 2 * unseen
     now = float(interval.upper - interval.lower) / 2
     formula = _by_formula(line, drawn)
@@ -98,8 +102,13 @@ def _rounds(n: NDArray[np.int64], sizes: NDArray[np.int64]) -> Array:
 
 
 def _by_formula(line: Line, drawn: Array) -> Array:
-    """Give the half-widths by the method's formula, (7,), in units of the scores."""
+    """Give the half-widths by the method's formula, (7,), in units of the scores.
+
+    That of a sequence leaves out the judge's noise, which stays as it is.
+    """
     terms, n = line.terms, drawn.sum(axis=1)
+    if terms.sequence is not None:
+        terms = terms.of_these
     log_error = math.log(2 / terms.alpha)
     if terms.sequence is None or not (terms.is_plain or terms.allocation == "equal"):
         return _fixed(terms, drawn, log_error, is_kept=terms.sequence is not None)
@@ -119,6 +128,8 @@ def _by_formula(line: Line, drawn: Array) -> Array:
 
 def _fixed(terms: Terms, drawn: Array, log_error: float, *, is_kept: bool) -> Array:
     factor = np.maximum(1 / np.maximum(drawn, 0.5) - 1 / terms.sizes, 0.0)
+    if terms.n_calls is not None:
+        factor += 1 / (terms.sizes * terms.n_calls)
     half: Array = terms.span * np.sqrt(factor @ terms.shares**2 * log_error / 2)
     if not is_kept or terms.target is None:
         return half

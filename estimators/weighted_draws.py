@@ -32,11 +32,10 @@ class WeightedMean:
     With q the chance of the k-th item, r the items not drawn before it and S their scores' sum before,
     t = (S + x/q)/N is an unbiased guess at the mean. Guesses are averaged with weights 1/(r (r - 1)):
     with equal chances that is the plain mean, and at the last item the mean of all. The same average
-    of 1 for x is what the weights happen to add up to; the first is divided by it, so that equal
-    scores are their own mean. What has no score leaves both.
+    with 1 for every score divides it, so that equal scores are their own mean. What has no score
+    leaves both.
 
-    Source: [C77] chapter 9A, estimators for draws without replacement by size, due to Des Raj; the
-    weights are ours.
+    Source: [R56] for the guesses; their weights are ours.
     """
 
     def __init__(self, population: int, low: float, high: float) -> None:
@@ -44,7 +43,7 @@ class WeightedMean:
         self._n, self._n_known = 0, 0
         self._sum, self._known = 0.0, 0.0
         self._sum_guess = self._known_guess = 0.0
-        self._weights = self._squares = 0.0
+        self._squares = 0.0
         self._moments = [0.0, 0.0, 0.0]
 
     def add(self, value: float, chance: float) -> None:
@@ -54,11 +53,10 @@ class WeightedMean:
         is_known = not math.isnan(value)
         height, known = (value - self._low, 1.0) if is_known else (0.0, 0.0)
         if left == 1:  # all are in: nothing is guessed any more
-            self._weights, self._squares = 1.0, 0.0
+            self._squares = 0.0
             self._sum_guess, self._known_guess = self._sum + height, self._known + known
         else:
             weight = 1 / (left * (left - 1))
-            self._weights += weight
             self._squares += (weight * left) ** 2
             self._sum_guess += weight * (self._sum + height / chance)
             self._known_guess += weight * (self._known + known / chance)
@@ -83,9 +81,9 @@ class WeightedMean:
 
         As `estimators.benchmark_bounds.Tally`: one score as far off as can be is added to the variance.
         """
+        if not self._n_known:
+            return math.nan
         off = self.value - self._low
         ones, heights, squares = self._moments
         spread = max(squares - 2 * off * heights + off**2 * ones, 0.0) + self._span**2 / 4
-        variance = spread / (self._n_known + 1) * self._squares / self._weights**2
-        share = self._known_guess / (self._weights * self._population) if self._n_known else 1.0
-        return math.sqrt(variance) / share
+        return math.sqrt(spread / (self._n_known + 1) * self._squares) / self._known_guess

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -500,6 +503,84 @@ def test_a_ranking_and_its_newcomer_print_what_their_page_shows(folder, sortitio
     first, second = blocks(RANKING_PAGE, "text")
     check_output(first, sortition("run configs/ranking.yaml --run-dir runs/ranking"))
     check_output(second, sortition("run newcomer.yaml --run-dir runs/newcomer"))
+
+
+# --- a part of a benchmark ---------------------------------------------------------------------
+
+BENCHMARK_PAGE = DOCS / "how-to" / "subsample-a-benchmark.md"
+
+
+@pytest.mark.parametrize("text", [block.text for block in blocks(BENCHMARK_PAGE, "yml")])
+def test_printed_parts_of_a_benchmark_are_valid(text, folder):
+    """They take the place of sections of the campaign that the page begins with."""
+    (whole,) = blocks(BENCHMARK_PAGE, "yaml")
+    lay_out(BENCHMARK_PAGE, folder)
+    (folder / "runs" / "answers").mkdir(parents=True)
+    (folder / "runs" / "answers" / "generations.jsonl").touch()  # which a recorded system reads
+    part = yaml.load(text)
+    with (folder / "part.yaml").open("w", encoding="utf-8") as file:
+        yaml.dump(part if "version" in part else yaml.load(whole.text) | part, file)
+    load_campaign(folder / "part.yaml", environ={})
+
+
+def test_the_page_prints_the_shipped_benchmark():
+    """But for the folder that paths are relative to."""
+    (whole,) = blocks(BENCHMARK_PAGE, "yaml")
+    shipped = (ROOT / "configs" / "benchmark.yaml").read_text("utf-8")
+    assert yaml.load(whole.text.replace("configs/data/", "data/")) == yaml.load(shipped)
+
+
+def test_a_benchmark_prints_what_its_page_shows(sortition):
+    """The plan's line on methods, and the run watched to its target."""
+    planned, ran = blocks(BENCHMARK_PAGE, "text")
+    assert planned.text in sortition("plan configs/benchmark.yaml --half-width 0.06")
+    check_output(ran, sortition("run configs/benchmark.yaml --run-dir runs/benchmark"))
+
+
+def test_answers_and_verdicts_that_are_there_are_read_as_the_page_says(folder, sortition):
+    """Answers that were generated alone are judged at no cost, and marks in columns need no judge."""
+    lay_out(BENCHMARK_PAGE, folder)
+    sortition(
+        "generate configs/benchmark.yaml --run-dir runs/answers --set policy.max_items=400 -y"
+    )
+    served = sortition("run recorded.yaml --run-dir runs/recorded")
+    assert "by 400 items each" in served
+    assert "judges: 799 answers, 1 missing; systems: 799 answers, 1 missing" in served
+    assert "spend   $0.000000 settled" in served
+    assert "11 answers, 1 missing" in sortition("run marks.yaml --run-dir runs/marks")
+
+
+ARITHMETIC = ROOT / "configs" / "data" / "arithmetic.jsonl"
+
+
+def test_the_shipped_benchmark_has_keys_that_are_right():
+    """Of the topics that are one operation, by doing it again; all have 50 questions."""
+    rows = [json.loads(line) for line in ARITHMETIC.read_text("utf-8").splitlines()]
+    assert set(Counter(row["topic"] for row in rows).values()) == {50}
+    assert len({row["question"] for row in rows}) == len({row["id"] for row in rows}) == 600
+    n_checked = 0
+    for row in rows:
+        numbers = [int(n) for n in re.findall(r"\d+", row["question"])]
+        if row["topic"] in REDONE:
+            assert int(row["key"]) == REDONE[row["topic"]](*numbers), row
+            n_checked += 1
+    assert n_checked == 550
+
+
+REDONE = {
+    "sums": lambda a, b: a + b,
+    "differences": lambda a, b: a - b,
+    "products": lambda a, b: a * b,
+    "quotients": lambda a, b: a / b,
+    "remainders": lambda a, b: a % b,
+    "squares": lambda a: a**2,
+    "percent": lambda a, b: a * b / 100,
+    "averages": lambda a, b, c: (a + b + c) / 3,
+    "divisors": math.gcd,
+    "multiples": math.lcm,
+    "sequences": lambda a, b, c, d: d + b - a,
+}
+"""What a topic asks for, from the numbers in its question; clocks apart."""
 
 
 def test_votes_in_a_table_are_worth_what_the_page_shows(folder, sortition):

@@ -844,6 +844,8 @@ def _bought(asked: ForMoney) -> str:
     if not asked.items:
         return "nothing"
     found = asked.half_width
+    if not found.high:
+        return "all items"
     d = places(found.expected)
     low, expected, high = (number(x, d) for x in _ends(found))
     return f"\N{PLUS-MINUS SIGN}{expected}" + ("" if low == high else f" ({low} to {high})")

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from estimators.benchmark_bounds import Line, Score, Terms
+from estimators.benchmark_bounds import Line, Terms
 from estimators.benchmark_outlook import (
     FURTHER,
     ability_outlook,
@@ -15,6 +15,7 @@ from estimators.benchmark_outlook import (
     outlook_of,
 )
 from estimators.macro_ability import macro_ability
+from estimators.unit_scores import Score
 
 N = 6_000
 

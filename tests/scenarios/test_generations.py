@@ -261,13 +261,18 @@ class Books:
 
 
 def adapter_of(books, judge):
-    """A judge or system that answers, fails and charges by the question alone, at its own pace."""
-    world, role = books.world, int(is_system(books.world, judge))
+    """A judge or system that answers, fails and charges by the question alone, at its own pace.
+
+    In a rough world by how often it was asked, or what it says once would come back for ever.
+    """
+    world, role, n_sent = books.world, int(is_system(books.world, judge)), Counter()
     pace = np.random.default_rng([world["seed"], 5, judge, int(1000 * world["pace_s"])])
 
     def script(request):
         units, attempt = request.query.units, request.attempt
-        rng = np.random.default_rng([world["seed"], judge, *units, attempt.number])
+        n_sent[units] += 1
+        turn = n_sent[units] if "legs" in world else attempt.number
+        rng = np.random.default_rng([world["seed"], judge, *units, turn])
         most = adapter.ceiling(request, NANO_TOKEN)
         latency_s = float(pace.exponential(world["pace_s"]))
         wait_s = float(rng.random() * world["longest_s"])
