@@ -46,6 +46,7 @@ slow: $(VENV)/.test               ## Full statistical and crash suites; writes d
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/active_pairwise.py
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/bradley_terry.py
 	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/bt_tensor.py
+	MEASURED=$(VENV)/measured.jsonl $(BIN)/python benchmarks/subsample.py
 	$(BIN)/python benchmarks/measured.py $(VENV)/measured.jsonl docs/measured.md
 
 bench: $(VENV)/.test              ## Side-by-side measurements.
@@ -57,6 +58,8 @@ bench: $(VENV)/.test              ## Side-by-side measurements.
 	$(BIN)/python benchmarks/bradley_terry.py
 	$(BIN)/python benchmarks/bt_tensor.py
 	$(BIN)/python benchmarks/board_audit.py
+	$(BIN)/python benchmarks/markov_glmm.py
+	$(BIN)/python benchmarks/subsample.py
 
 lock: $(VENV)/.dev                ## Pin the versions that development and CI use.
 	$(BIN)/pip freeze --exclude-editable | grep -v ' @ ' > $(LOCK)

@@ -142,11 +142,11 @@ def _weights(study: Study, draw_by: str) -> Array:
     """Give the numbers of a column, (n_arms, n_items); the largest is 1."""
     if draw_by not in study.covariates:
         raise ValueError(f"draw_by: the study has no numbers named {draw_by!r}")
-    weight = study.covariates[draw_by].reshape(-1, study.frame.n_arms).T
+    weight: Array = study.covariates[draw_by].reshape(-1, study.frame.n_arms).T
     if not (weight > 0).all():
         raise ValueError(f"draw_by: {draw_by!r} holds numbers that are not above 0")
     # What is a billion times smaller has its chance by the even half alone.
-    return np.maximum(weight / weight.max(), 1e-9)
+    return np.asarray(np.maximum(weight / weight.max(), 1e-9))
 
 
 def _race(study: Study, arm: int, weight: Array) -> Order:

@@ -13,15 +13,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Annotated, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from estimators.benchmark_bounds import Line, SequenceKind, Terms, fixed_interval, NOISE_SHARE
+from estimators.benchmark_bounds import NOISE_SHARE, Line, SequenceKind, Terms, fixed_interval
 from estimators.benchmark_order import (
-    Allocation,
     Chances,
     Order,
     SampleDesign,
@@ -30,14 +28,15 @@ from estimators.benchmark_order import (
     item_orders,
 )
 from estimators.benchmark_outlook import NO_OUTLOOK, ability_outlook, outlook_of
-from estimators.benchmark_words import LABELS, MISSING, NOTES, Judgment, estimand, family
+from estimators.benchmark_words import LABELS, MISSING, NOTES, estimand, family
 from estimators.beta_binomial import fit_beta_binomial
 from estimators.beta_proxy import beta_proxy
 from estimators.cells import Scoring
+from estimators.exchangeable_config import ExchangeableConfig, LastLook, Target
 from estimators.human_means import human_mean, label_scores
 from estimators.intervals import Array, Interval
 from estimators.macro_ability import MacroAbility, macro_ability
-from estimators.subsample_bounds import Model, items_for_half_width, subsample_half_width
+from estimators.subsample_bounds import items_for_half_width, subsample_half_width
 from estimators.targets import Contrast
 from estimators.unit_scores import Score, UnitScores, difference
 from orchestrator.core.estimate import Estimate, Status, plain
@@ -54,83 +53,13 @@ __all__ = [
     "Exchangeable",
     "ExchangeableConfig",
     "LastLook",
+    "Target",
     "beta_proxy",
     "fit_beta_binomial",
     "fit_exchangeable",
     "items_for_half_width",
     "subsample_half_width",
 ]
-
-Target = Literal["benchmark", "macro", "strata", "ability", "human"]
-
-
-class _Config(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class LastLook(_Config):
-    """A fixed look within a watched run, at a number of items that the budget is sure to reach.
-
-    Parameters
-    ----------
-    items : of each arm, chosen beforehand
-    error : its share of the error; the sequence has the rest
-    """
-
-    items: PositiveInt
-    error: Annotated[float, Field(gt=0, lt=1)] = 0.2
-
-
-class ExchangeableConfig(_Config):
-    """The keys of an estimate of kind `exchangeable`.
-
-    Parameters
-    ----------
-    criterion : whose verdicts; None: the only one, or the composite of several
-    targets : `benchmark` (mean over all items), `macro` (mean of strata's means), `strata` (each
-        stratum by itself), `ability` (on subjects like these: strata are taken for draws), `human`
-        (what people would say of all items: their labels of a few, taken to be random ones, corrected
-        by the judge's scores). None: `macro` with the macro design, else `benchmark`
-    judgment : whose a mean is. `these`: that of the verdicts that all items would get; `expected`: of
-        the scores that the judge is expected to give, so that the noise of its calls, taken to be
-        independent, counts. A watched run leaves a fifth of its error to it
-    repeats : as the policy's: an item's score is the mean of so many verdicts of each judge. None: 1
-    model : over what the probability is; see `estimators.subsample_bounds`
-    sequence : of a watched run whose order knows no strata. Differences under `prior_posterior`
-        are by betting, since they are not yes or no. By strata in turn it is Hoeffding's over rounds
-    error_split : whether arms share the error, or all pairs of arms, which are then compared; with
-        `none` each name stands by itself
-    design, strata, draw_by : as the policy's, whose order they give; None: simple, and as there. By
-        a column items are bounded by bets that are watched at all numbers
-    contrast : two arms whose difference is the primary estimate
-    mixture : of `ability`; see `estimators.macro_ability`
-    missing : what a missing verdict scores. `impute`: the lowest for the lower end, the highest for
-        the upper; `lowest`: the low end of the scale, as a wrong answer does
-    check, target_half_width : None follows the stop rule. `end` is for a number of items fixed
-        beforehand; with a target its width does not depend on the scores, so that the number doesn't
-    last_look : a part of the error that is spent on a fixed look
-    """
-
-    name: str
-    kind: Literal["exchangeable"] = "exchangeable"
-    criterion: str | None = None
-    targets: tuple[Target, ...] | None = None
-    judgment: Judgment = "these"
-    repeats: PositiveInt | None = None
-    model: Model = "fixed"
-    sequence: SequenceKind = "betting"
-    error_split: Literal["arms", "pairs", "none"] = "arms"
-    design: SampleDesign | None = None
-    strata: Allocation | None = None
-    draw_by: str | None = None
-    contrast: Contrast | None = None
-    mixture: Literal["plug_in", "upper"] = "plug_in"
-    missing: Literal["impute", "lowest"] = "impute"
-    confidence: Annotated[float, Field(gt=0, lt=1)] = 0.95
-    check: Literal["end", "anytime", "group_sequential"] | None = None
-    target_half_width: PositiveFloat | None = None
-    last_look: LastLook | None = None
-
 
 # --- claims --------------------------------------------------------------------------------------
 
@@ -209,12 +138,12 @@ class Exchangeable:
         self._repeats = config.repeats or 1
         self._is_binary = self._scoring.is_boolean and len(study.panel) * self._repeats == 1
         self._is_watched = config.check == "anytime" or config.draw_by is not None
-        self._check()
-        is_human = "human" in self._targets
-        self._labels = label_scores(study, self._scoring) if is_human else None
         self._is_drawn = orders is None
         if orders is None:
             orders = item_orders(study, self._design, self._allocation, config.draw_by)
+        self._check()
+        is_human = "human" in self._targets
+        self._labels = label_scores(study, self._scoring) if is_human else None
         self._chances: list[Chances] | None = None
         if config.draw_by is not None:
             drawn = draw_chances(study, orders, config.draw_by)
@@ -352,11 +281,13 @@ class Exchangeable:
             target=config.target_half_width,
             look_at=None if look is None else min(look.items, frame.n_items),
             look_share=0.0 if look is None else look.error,
-            n_calls=self._n_calls(is_difference) if config.judgment == "expected" else None,
+            n_calls=self._n_calls(is_difference=is_difference)
+            if config.judgment == "expected"
+            else None,
             is_weighted=config.draw_by is not None,
         )
 
-    def _n_calls(self, is_difference: bool) -> int:
+    def _n_calls(self, *, is_difference: bool) -> int:
         """Count the verdicts on one item; a difference is one of means with noise of their own.
 
         Its scale is twice as long, and the two noises make up half of what one of that scale would.
@@ -482,7 +413,9 @@ class Exchangeable:
                     claims = self._claims[target]
                     methods = dict.fromkeys(self._method(claim) for claim in claims)
                     flags = {
-                        "target_out_of_reach": any(map(self._is_out_of_reach, claims, rows[target])),
+                        "target_out_of_reach": any(
+                            map(self._is_out_of_reach, claims, rows[target])
+                        ),
                         "target_below_noise": any(
                             line.terms.is_target_below_noise for c in claims for line in c.lines
                         ),
@@ -627,11 +560,13 @@ class Exchangeable:
 
     def _of_people(self) -> Estimate:
         """Bound what people would say by their labels and the judge's scores, at a fixed look."""
-        alpha, rows, found = self._alpha_of_arms, [], []
         assert self._labels is not None
+        alpha, rows, found = self._alpha_of_arms, [], []
         for arm, claim in enumerate(self._arm_claims()):
-            line = claim.lines[0]
-            units = np.asarray(self._orders[arm][: line.n]) * self._n_arms + arm
+            row, n_told = self._row(claim), claim.lines[0].n
+            # What people say is estimated once there are verdicts to correct.
+            order = self._orders[arm][: n_told if row.n_items else 0]
+            units = np.array(order, dtype=np.int64) * self._n_arms + arm
             mean = human_mean(
                 self._labels[units],
                 self._units.scores(units),
@@ -641,18 +576,18 @@ class Exchangeable:
             )
             found.append(mean)
             value, se, lower, upper, _ = mean.bounded
-            numbers = _numbers(value, se, (lower, upper))
-            rows.append(self._row(claim)._replace(**dict(zip(_Row._fields, numbers, strict=False))))
+            row = row._replace(value=value, se=se or math.nan, lower=lower, upper=upper)
+            rows.append(row._replace(interim_lower=None, interim_upper=None))
         return self._estimate(
             "human",
             self._study.frame.arms,
-            [row._replace(interim_lower=None, interim_upper=None) for row in rows],
+            rows,
             interval=" + ".join(dict.fromkeys(mean.method for mean in found)),
             alphas=[alpha] * len(rows),
             is_watched=False,
             flags={mean.flag for mean in found if mean.flag},
             by_name={key: [mean.about[key] for mean in found] for key in found[0].about},
-            more={"labels": LABELS},
+            more={"labels_are": LABELS},
         )
 
     def _ability(
@@ -694,7 +629,10 @@ class Exchangeable:
     ) -> Estimate:
         config = self._config
         empty = [math.isnan(row.value) for row in rows]
-        status = Status.EMPTY if all(empty) else Status.PARTIAL if any(empty) else Status.OK
+        # An error of 0, with all items in, is left out; any other that is left out is not known.
+        partly = [math.isnan(row.se) and row.n_drawn < row.population for row in rows]
+        is_part = any(empty) or any(partly)
+        status = Status.EMPTY if all(empty) else Status.PARTIAL if is_part else Status.OK
         columns = dict(zip(_Row._fields, map(list, zip(*rows, strict=True)), strict=True))
         is_split = target in _SPLIT and config.error_split == "arms" and len(names) > 1
         notable = {

@@ -10,6 +10,7 @@ import numpy as np
 from estimators.cells import Scoring
 from estimators.intervals import FEW, Array
 from estimators.prediction_powered import Bounded, prediction_powered
+from orchestrator.core.estimate import plain
 from orchestrator.core.study import Study
 from orchestrator.core.wire import Json
 
@@ -75,7 +76,8 @@ def human_mean(
     )
     alone = found.labels_only
     ends = {"value": alone.value, "lower": alone.lower, "upper": alone.upper}
-    about = dict(zip(_ABOUT, (n_labels, found.power, found.correlation, ends), strict=True))
+    agreement = (plain(found.power), plain(found.correlation))
+    about = dict(zip(_ABOUT, (n_labels, *agreement, ends), strict=True))
     if found.powered is not None:
         return HumanMean(found.powered, f"{_POWERED}, {found.powered.interval}", "", about)
     flag = "few_labels" if n_labels < FEW else "labels_stand_alone"

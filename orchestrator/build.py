@@ -203,7 +203,7 @@ def build(
             campaign.data,
             base=file.path.parent,
             truth=campaign.truth_column,
-            numbers=covariates.columns(campaign.estimate),
+            numbers=covariates.columns(campaign.estimate, campaign.policy),
             systems=[system.name for system in campaign.systems],
             locate=file.locate,
         )
@@ -216,7 +216,7 @@ def build(
     if not campaign.is_generating:
         problems += _disagreements(file, data)
     prior = problems.of(lambda: _prior(file, data, criteria)) or Prior()
-    measured = covariates.measured(campaign.estimate, data)
+    measured = covariates.measured(campaign.estimate, campaign.policy, data)
     routes = problems.of(lambda: _routes(file))
     if routes is None or not is_built:
         raise problems.refusal(file)
@@ -699,7 +699,7 @@ def _adapter(
         if data.truth is None
         else np.repeat(data.truth[:, np.newaxis], len(study.criteria), axis=1),
         model=entry.model,
-        recording=_source(entry).recording if kind == "recorded" and not is_system else None,
+        recording=_source(entry).recording if kind == "recorded" else None,
         keys=_keys(campaign.task, data) if is_system else None,
         role=Role.SYSTEM if is_system else Role.JUDGE,
         base_url=base_url(entry, os.environ),
@@ -973,7 +973,7 @@ MADE_UP = frozenset({"mock", KEY})
 def _source(entry: JudgeEntry) -> Source:
     from orchestrator.recordings import source  # noqa: PLC0415  # only if a judge is recorded
 
-    return source(entry.recorded.path)
+    return source(entry.recorded.path, of_systems=isinstance(entry, System))
 
 
 def _recordings(judges: Sequence[JudgeEntry]) -> dict[str, Json]:
@@ -1147,7 +1147,7 @@ def _generating(design: BaseModel, study: Study) -> Policy:
     if not isinstance(design, SubsampleConfig):
         return Generating(item_orders(study, "paired", None).tolist(), study)
     allocation = allocation_of(design.design, design.strata, study)
-    orders = item_orders(study, design.design, allocation)[:, : design.max_items]
+    orders = item_orders(study, design.design, allocation, design.draw_by)[:, : design.max_items]
     return Generating(orders.tolist(), study)
 
 

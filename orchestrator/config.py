@@ -101,11 +101,14 @@ def _imply_of_checks(data: dict[str, Any]) -> None:
     steps = [step for step in _list(task.get("verdict")) if isinstance(step, dict)]
     own = [arm for arm in _mapping(source.get("arms")).values() if isinstance(arm, dict)]
     for step in steps:
-        column = step.get("column")
-        fields = source.get("fields", {})
-        is_there = any(column in known for known in (fields, *own))
-        if isinstance(column, str) and isinstance(fields, dict) and not is_there:
-            source["fields"] = {**fields, column: {"from": column, "optional": True}}
+        column, fields = step.get("column"), source.setdefault("fields", {})
+        if not isinstance(column, str) or not isinstance(fields, dict):
+            continue
+        holders = [holder for holder in (fields, *own) if column in holder]
+        for holder in holders or [fields]:
+            written = holder.get(column, column)
+            given = {"from": written} if isinstance(written, str) else _mapping(written)
+            holder[column] = {"optional": True, **given} if given else written
     if "judges" not in data and not any("judge" in step for step in steps):
         data["judges"] = [{"name": KEY, "adapter": KEY, "price_usd_per_1m": "free"}]
 
@@ -449,7 +452,9 @@ def _frame(document: Document, sections: Mapping[str, Any]) -> dict[str, Frame]:
             base=Path(document.file).absolute().parent,
             truth=truth_column(sections.get("judges", ())),
             systems=[system.name for system in sections.get("systems", ())],
-            numbers=covariates.columns(sections.get("named", sections.get("estimate", ()))),
+            numbers=covariates.columns(
+                sections.get("named", sections.get("estimate", ())), sections.get("policy")
+            ),
             locate=lambda at, message: document.problem(undotted(at), message),
         )
     except InvalidCampaign as exc:

@@ -76,11 +76,13 @@ def _weighs_prices(policy: Policy) -> bool:
 
 def _repeats(judges: tuple[Judge, ...], policy: Policy) -> Iterator[tuple[str, str]]:
     """Refuse to pay for the same answer again, which a judge at temperature 0 mostly gives."""
-    if policy.allow_identical_repeats or getattr(policy.settings, "max_repeats", 1) == 1:
+    settings = policy.settings
+    key = next((key for key in ("max_repeats", "repeats") if getattr(settings, key, 1) != 1), None)
+    if policy.allow_identical_repeats or key is None:
         return
     for index, judge in enumerate(judges):
         if judge.params.temperature == 0:
-            yield f"judges[{index}].params.temperature", _IDENTICAL
+            yield f"judges[{index}].params.temperature", _IDENTICAL.format(key=key)
 
 
 def _judges_of_policy(judges: tuple[Judge, ...], policy: Policy) -> Iterator[tuple[str, str]]:
@@ -572,7 +574,7 @@ _ENDLESS = (
 )
 _IDENTICAL = (
     "repeats at temperature 0 are the same answer again; "
-    "wants policy.max_repeats: 1 or policy.allow_identical_repeats: true"
+    "wants policy.{key}: 1 or policy.allow_identical_repeats: true"
 )
 _SINGLE = (
     "recordings hold verdicts on units one by one, and rate_batch asks about several at once; "

@@ -1,4 +1,4 @@
-"""Measured properties of answers that estimates control for: their length, their marks, own columns."""
+"""Measured properties of units that estimates control for or items are drawn by: lengths, marks, columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.campaign_file import EstimateEntry
+from orchestrator.campaign_file import EstimateEntry, Policy
 from orchestrator.core.frame import CANDIDATE
 from orchestrator.core.wire import Chat
 from orchestrator.data import Dataset
@@ -33,9 +33,10 @@ class _Wanted(NamedTuple):
     source: str
 
 
-def columns(estimate: Iterable[EstimateEntry]) -> dict[str, str]:
-    """List the columns of numbers that estimates control for, by the key that names them."""
-    return {w.key: w.source for w in _wanted(estimate) if w.name not in MEASURES}
+def columns(estimate: Iterable[EstimateEntry], policy: Policy | None) -> dict[str, str]:
+    """List the columns of numbers that are read for estimates and the policy, by the key that names them."""
+    found = {w.key: w.source for w in _wanted(estimate) if w.name not in MEASURES}
+    return found | dict(_drawn_by(estimate, policy))
 
 
 def measured_fields(estimate: Iterable[EstimateEntry]) -> dict[str, str]:
@@ -43,8 +44,10 @@ def measured_fields(estimate: Iterable[EstimateEntry]) -> dict[str, str]:
     return {w.key: w.source for w in _wanted(estimate) if w.name in MEASURES}
 
 
-def measured(estimate: Iterable[EstimateEntry], data: Dataset) -> dict[str, NDArray[np.float64]]:
-    """Give all covariates that estimates control for, (n_units,) each.
+def measured(
+    estimate: Iterable[EstimateEntry], policy: Policy, data: Dataset
+) -> dict[str, NDArray[np.float64]]:
+    """Give all covariates that estimates control for or items are drawn by, (n_units,) each.
 
     What is of a field that units lack is not among them: such a file is refused (`disagreements`).
     """
@@ -56,7 +59,19 @@ def measured(estimate: Iterable[EstimateEntry], data: Dataset) -> dict[str, NDAr
             measure = MEASURES[wanted.name]
             texts = (_text(fields[wanted.source]) for fields in data.fields)
             found[wanted.name] = np.array([measure(text) for text in texts])
-    return found
+    return found | {column: data.numbers[column] for _, column in _drawn_by(estimate, policy)}
+
+
+def _drawn_by(
+    estimate: Iterable[EstimateEntry], policy: Policy | None
+) -> Iterator[tuple[str, str]]:
+    """Give the columns by which items are drawn, each with the key that names it."""
+    entries = {f"estimate[{index}]": entry.settings for index, entry in enumerate(estimate)}
+    if policy is not None:
+        entries = {"policy": policy.settings, **entries}
+    for place, settings in entries.items():
+        if (column := getattr(settings, "draw_by", None)) is not None:
+            yield f"{place}.draw_by", column
 
 
 def _wanted(estimate: Iterable[EstimateEntry]) -> Iterator[_Wanted]:

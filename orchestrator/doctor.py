@@ -382,8 +382,8 @@ def _asked_once(patient: _Patient) -> dict[str, Any]:
         "timeouts": (written.get("timeouts") or {}) | waits,
     }
     if isinstance(mock := written.get("mock"), dict):
-        # The truth is a column of the campaign's own data.
-        once["mock"] = {key: value for key, value in mock.items() if key != "truth"}
+        # The truth is a column of the campaign's own data, and the scale is not its own.
+        once["mock"] = {k: v for k, v in mock.items() if k not in {"truth", "log_odds"}}
     return once
 
 

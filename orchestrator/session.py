@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import socket
@@ -26,6 +27,7 @@ from orchestrator.core.events import (
     Continued,
     Event,
     JudgeUp,
+    Looked,
     Opened,
     PriceChanged,
     Reopened,
@@ -312,7 +314,9 @@ class Session:
         under_way = under_way or [0] * len(state.judges)
         account = state.ledger.campaign
         look = state.last_look
-        shown = look.estimates[0] if look is not None and look.estimates else None
+        stop = state.crew.stop
+        seen = () if look is None else look.estimates[: None if stop.of_every_arm else 1]
+        shown = stop.aimed_at([*map(read_estimate, seen)]) if seen else None
         missing: dict[str, int] = {}
         for judge in state.judges:
             for reason, n in judge.missing.items():
@@ -338,8 +342,8 @@ class Session:
                     state.crew.judges, state.judges, lanes, under_way, strict=True
                 )
             ),
-            headline=headline(read_estimate(shown)) if shown else "",
-            half_width=look.half_widths[0] if look is not None and look.half_widths else None,
+            headline=headline(shown) if shown else "",
+            half_width=_width(look, shown),
             target=state.crew.stop.target_half_width,
             waiting=self._waiting(state, is_idle=not any(under_way)),
             elapsed_s=time.monotonic() - self._began,
@@ -395,6 +399,13 @@ class Session:
         if campaign.is_generating:
             rundir.write_export(self.directory, self.directory / rundir.GENERATIONS_NAME)
         return result_of(self.directory, data)
+
+
+def _width(look: Looked | None, shown: Estimate | None) -> float | None:
+    """Give the half-width that is aimed at; where estimates are too many to show, the primary one's."""
+    if shown is not None:
+        return None if math.isnan(shown.half_width) else shown.half_width
+    return look.half_widths[0] if look is not None and look.half_widths else None
 
 
 async def close_judges(blueprint: Blueprint) -> None:

@@ -6,7 +6,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from estimators.benchmark_order import Allocation, SampleDesign, allocation_of, item_orders
+from estimators.benchmark_order import (
+    Allocation,
+    SampleDesign,
+    allocation_of,
+    draw_chances,
+    item_orders,
+)
 from orchestrator.core.budget import BudgetView
 from orchestrator.core.ids import JudgeIx, UnitIx
 from orchestrator.core.ports import Plugin, PolicyEvent, Turn
@@ -25,6 +31,8 @@ class SubsampleConfig(BaseModel):
     strata : how strata take turns in the stratified and paired designs; None: in their proportions
         in the first, not at all in the second
     max_items : how many items each arm is asked about, chosen beforehand; None: all
+    repeats : how often each judge is asked about a unit, one time after another, whatever it answers
+    draw_by : a column of numbers above 0 by which items are drawn, as `draw_chances` says; None: alike
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,6 +41,8 @@ class SubsampleConfig(BaseModel):
     design: SampleDesign = "simple"
     strata: Allocation | None = None
     max_items: PositiveInt | None = None
+    repeats: PositiveInt = 1
+    draw_by: str | None = None
 
 
 class Subsample:
@@ -41,13 +51,16 @@ class Subsample:
     At each place of the order every arm is asked about its item there; in the paired design that is
     the same item. So the end of the money cuts the end of the order, and all arms have come as far, up
     to one item. An item keeps its place whenever its answer comes, and a question that came back is
-    asked again before anything new. What is missing stays missing. Given the seed every choice is
-    certain, so the propensity is 1.
+    asked again before anything new. What is missing stays missing.
+
+    Given the seed every choice is certain. The propensity is 1 where items are drawn alike; by a column
+    it is the chance that its item had at its place, among those not drawn before, over seeds.
 
     Raises
     ------
     ValueError
-        The study asks about more than one unit at a time, or its strata don't fit the design.
+        The study asks about more than one unit at a time, its strata don't fit the design, or a judge
+        has fewer repeats; or items can't be drawn by the column.
     """
 
     def __init__(self, config: SubsampleConfig, study: Study) -> None:
@@ -56,10 +69,17 @@ class Subsample:
         frame = study.frame
         self._config, self._study = config, study
         self._allocation = allocation_of(config.design, config.strata, study)
-        orders = item_orders(study, config.design, self._allocation)[:, : config.max_items]
-        self._n_places = orders.shape[1]
-        self._units = (orders.T * frame.n_arms + range(frame.n_arms)).ravel()
-        end = len(self._units)
+        orders = item_orders(study, config.design, self._allocation, config.draw_by)
+        self._n_places = min(frame.n_items, config.max_items or frame.n_items)
+        places = slice(self._n_places)
+        self._units = (orders[:, places].T * frame.n_arms + range(frame.n_arms)).ravel()
+        self._chances = None
+        if config.draw_by is not None:
+            self._chances = draw_chances(study, orders, config.draw_by).own[:, places].T.ravel()
+        for p in study.panel:
+            if (p.repeats or config.repeats) < config.repeats:
+                raise ValueError(f"repeats: {p.name} can answer {p.repeats} times at most")
+        end = len(self._units) * config.repeats
         self._panel = Abreast(
             [
                 # A judge that can't answer at all has no repeats.
@@ -86,6 +106,8 @@ class Subsample:
             "strata": self._allocation,
             "items": self._n_places,
             "of_items": self._study.frame.n_items,
+            "repeats": self._config.repeats,
+            "draw_by": self._config.draw_by,
             "seed": self._study.seeds.seed,
             "asked": {n: s.at - len(s.returned) for n, s in zip(names, seats, strict=True)},
             "to_come": {
@@ -106,14 +128,23 @@ class Subsample:
         if n_arms > 1:
             paired = self._config.design == "paired"
             whose = ", the same for all arms" if paired else ", each arm in an order of its own"
+        if self._config.draw_by is not None:
+            turns = f" and drawn by {self._config.draw_by}"
+        times = "" if self._config.repeats == 1 else f" {self._config.repeats} times each"
         order = f"in an order fixed by the seed{turns}{whose}"
-        return f"each judge is asked about {self._n_places:,} of {n_items:,} items {order}"
+        return f"each judge is asked about up to {self._n_places:,} of {n_items:,} items{times} {order}"
 
     def _next(self, seat: Seat) -> Query:
         if seat.returned:
             return seat.returned[0]
-        unit = UnitIx(int(self._units[seat.at]))
-        return Query(kind=self._study.kind, judge=seat.judge, units=(unit,))
+        place, replicate = divmod(seat.at, self._config.repeats)
+        return Query(
+            kind=self._study.kind,
+            judge=seat.judge,
+            units=(UnitIx(int(self._units[place])),),
+            replicate=replicate,
+            propensity=1.0 if self._chances is None else float(self._chances[place]),
+        )
 
 
 PLUGIN = Plugin(config=SubsampleConfig, build=Subsample)

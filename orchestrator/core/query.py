@@ -77,7 +77,8 @@ class Query:
     `units` stand in presentation order. `judge` indexes all who can be asked: the campaign's judges,
     then its systems. `replicate` counts repeats of the same question from 0. `parent` is the
     generation that a verdict reads, the last one where it reads several. `propensity` is the probability with which the policy
-    chose this question given the past; it can't be reconstructed afterwards.
+    chose this question given the past; it can't be reconstructed afterwards. Of an order that the seed
+    drew up front by unequal chances it is the chance of the item at its place, among those not drawn.
     """
 
     kind: Kind

@@ -167,27 +167,30 @@ def _affordable(state: State, proposal: Query) -> Action:
         known = state.known(proposal)
         if known is not None:
             return Ask(proposal, Nano(0), state.render(proposal), known)
-    firsts = [_asked(state, generation) for generation in lacking]
-    request = state.render_blind(proposal)
-    asks = [*firsts, Ask(proposal, state.hold_for(request), request)]
+    firsts = [_worst(state, generation) for generation in lacking]
+    remembered = [state.known(generation) for generation in lacking]
+    verdict = _worst(state, proposal)
+    # All or nothing: which of several were remembered, a replay could not tell from a `Declined`.
+    needed = [verdict] if None not in remembered else [*firsts, verdict]
     most = state.crew.opened.max_requests
-    if most is not None and state.n_requests + len(asks) > most and state.limit_reached is None:
+    if most is not None and state.n_requests + len(needed) > most and state.limit_reached is None:
         return Limit("max_requests")
-    account = state.ledger.lacking(*((ask.query, ask.hold) for ask in asks))
+    account = state.ledger.lacking(*((ask.query, ask.hold) for ask in needed))
     if account is None:
-        return asks[0]
+        first = [*firsts, verdict][0]
+        known = remembered[0] if lacking else None
+        return first if known is None else replace(first, hold=Nano(0), known=known)
     if not state.is_drained:
         return WAIT
     if state.n_declined_in_row >= MAX_DECLINED_IN_ROW:
         return Stop(StopReason.BUDGET)
-    return Decline(proposal, Nano(sum(ask.hold for ask in asks)), account)
+    return Decline(proposal, Nano(sum(ask.hold for ask in needed)), account)
 
 
-def _asked(state: State, generation: Query) -> Ask:
-    """Ask a system for an answer, unless an earlier run has it."""
-    request, known = state.render(generation), state.known(generation)
-    hold = Nano(0) if known is not None else state.hold_for(request)
-    return Ask(generation, hold, request, known)
+def _worst(state: State, query: Query) -> Ask:
+    """Ask for what a question can cost at most."""
+    request = state.render_blind(query)
+    return Ask(query, state.hold_for(request), request)
 
 
 def _misfit(state: State, proposal: Query) -> str:

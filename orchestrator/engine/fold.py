@@ -7,6 +7,7 @@ stored, a resume applies the stored ones; both end in the same state.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, assert_never, runtime_checkable
 
@@ -265,7 +266,7 @@ class State:
                 at = self.open[q]
                 if self.judges[at.query.judge].is_down or self.is_ending:
                     at.returned = True
-                    self._come_back()
+                    self.sequencer.arrived(q)
             case Reasked():
                 self._reasked(event)
             case Looked():
@@ -287,6 +288,7 @@ class State:
                 if query.role is Role.JUDGE or self.is_generating:
                     self.policy.tell(event)
                 if query.role is Role.SYSTEM:
+                    self._send_back(self.generations.waiting(q))
                     self.generations.take_back(q, query.units)
             case JudgeDown(judge=judge, until=until, why=why):
                 down = self.judges[judge]
@@ -401,9 +403,12 @@ class State:
         else:
             self._settle(event.q, outcome, JudgeIx(query.judge))
             self.sequencer.back_to_end(event.q)
-            for waiting in self.generations.waiting(event.q):
-                if waiting in self.open:  # what reads an answer is told after it
-                    self.sequencer.back_to_end(waiting)
+            for q in self.generations.waiting(event.q):
+                waiting = self.open.get(q)
+                if (
+                    waiting is not None and not waiting.is_due
+                ):  # what reads an answer is told after it
+                    self.sequencer.back_to_end(q)
         self.ledger.hold(event.q, query, event.hold)
         self._join.feed(event)
         self.n_requests += 1
@@ -443,16 +448,17 @@ class State:
 
     def _take_back(self, event: JudgeDown | PriceChanged | LimitReached) -> None:
         self._join.feed(event)
-        self._come_back()
-
-    def _come_back(self) -> None:
-        """Let what comes back have its turn; with a generation, what waits for its answer."""
         for at in self.open.values():
             if at.returned:
                 self.sequencer.arrived(at.q)
-                for q in self.generations.waiting(at.q):
-                    if (child := self.open.get(q)) is not None and child.outcome is None:
-                        child.returned = True  # it stands behind its parent, so its turn follows
+
+    def _send_back(self, questions: Iterable[QNo]) -> None:
+        """Let questions come back whose answer won't come now; those that are due have their end."""
+        for q in questions:
+            at = self.open.get(q)
+            if at is not None and not at.is_due:
+                at.returned = True
+                self.sequencer.arrived(q)
 
     def _take_answer(self, query: Query, outcome: Outcome) -> None:
         """Have the text of an answer that has come: of a stored one, by its digest."""

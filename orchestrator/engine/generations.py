@@ -54,6 +54,8 @@ class Generations:
 
     def failed(self, query: Query) -> bool:
         """Say whether there is no answer to a unit of a question, and none will come."""
+        if query.role is not Role.JUDGE:
+            return False
         return any(self._told.get(unit) is False for unit in query.units)
 
     def waits(self, query: Query) -> bool:

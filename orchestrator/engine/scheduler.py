@@ -194,7 +194,7 @@ class Scheduler:
     @property
     def _is_held(self) -> bool:
         """Whether nothing is sent until a command or the end."""
-        return self.is_draining or self.state.is_paused
+        return self.is_draining or self.state.is_paused or self.state.stopped is not None
 
     async def _receive(self) -> list[_End]:
         wakes_at = self._traffic.wakes_at(self._now())

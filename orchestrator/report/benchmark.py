@@ -51,7 +51,7 @@ def parts(data: ReportData) -> list[Estimate]:
 
 def means(data: ReportData) -> list[Estimate]:
     """List the means over a benchmark, and their differences: what is watched."""
-    return [e for e in parts(data) if e.target not in {"strata", "ability"}]
+    return [e for e in parts(data) if e.target not in {"strata", "ability", "human"}]
 
 
 def _by_name(e: Estimate, key: str) -> Sequence[Json]:

@@ -12,7 +12,7 @@ from orchestrator.core.estimate import Estimate
 from orchestrator.core.gate import GateOutcome, Verdict, overall
 from orchestrator.core.money import Nano, PriceCard
 from orchestrator.core.query import MissingReason, Role
-from orchestrator.core.stopping import StopReason
+from orchestrator.core.stopping import StopReason, StopRule
 from orchestrator.core.wire import Json
 
 
@@ -559,6 +559,7 @@ class ReportData:
     primary: int | None
     gates: tuple[Verdict, ...]
     target_half_width: float | None
+    is_of_every_arm: bool
     policy: Mapping[str, Json]
     about: Mapping[str, Json]
     n_starts: int
@@ -604,7 +605,15 @@ class ReportData:
             return None
         if self.stop_reason is StopReason.PRECISION:
             return True
-        return self.answer is not None and self.answer.half_width <= self.target_half_width
+        return self.aim is not None and self.aim.half_width <= self.target_half_width
+
+    @property
+    def aim(self) -> Estimate | None:
+        """The estimate that the precision target is for; None while there is none."""
+        if self.answer is None:
+            return None
+        rule = StopRule(of_every_arm=self.is_of_every_arm)
+        return rule.aimed_at((self.answer, *self.estimates))
 
     @property
     def versions(self) -> dict[str, Json]:

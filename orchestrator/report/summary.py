@@ -670,6 +670,7 @@ class _Fold:
                 for gate in identity.get("gate") or []
             ),
             target_half_width=None if target is None else float(target),
+            is_of_every_arm=(identity.get("stop") or {}).get("of") == "every_arm",
             policy=self.policy,
             about=self.about,
             n_starts=self.n_starts,

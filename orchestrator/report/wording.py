@@ -281,6 +281,7 @@ _OF_BENCHMARK = {
     "macro": "mean of the strata's means",
     "strata": "mean by stratum",
     "ability": "ability on subjects like these",
+    "human": "what people would say",
     "difference": "difference on this benchmark",
     "differences": "differences on this benchmark",
 }
@@ -548,7 +549,7 @@ def precision(data: ReportData) -> str | None:
     """Say whether the precision target is met; None without a target."""
     if data.target_half_width is None:
         return None
-    width = data.answer.half_width if data.answer else math.nan
+    width = data.aim.half_width if data.aim else math.nan
     now = f"±{number(width, places(width))}" if math.isfinite(width) else "unknown"
     verdict = "met" if data.target_met else "not met"
     wanted = f"±{data.target_half_width:g}"
@@ -589,6 +590,10 @@ _FLAGS = {
     "first of them does not count yet",
     "target_out_of_reach": "what missing verdicts leave open is wider than the target, and no further "
     "items narrow it",
+    "target_below_noise": "the judge's noise alone is wider than the target: no further items reach it, "
+    "more repeats may",
+    "few_labels": "fewer than 20 labels among the items so far, so they stand alone",
+    "labels_stand_alone": "what the judge leaves open of the labels does not vary, so they stand alone",
     "few_subjects": "so few subjects say little of how subjects like these differ: no ground for a "
     "guarantee",
     "degenerate_all_equal": "all answers are alike, which says nothing of how subjects differ",

@@ -149,7 +149,7 @@ def test_it_says_what_it_does_and_what_is_to_come():
     said = run.policy.explain()
     assert (said["asked"], said["to_come"]) == ({"judge0": 1}, {"judge0": 7})
     assert said["says"] == [
-        "each judge is asked about 4 of 6 items in an order fixed by the seed, the same for all arms"
+        "each judge is asked about up to 4 of 6 items in an order fixed by the seed, the same for all arms"
     ]
     run.step(Move.DOWN, 0)
     assert run.policy.explain()["to_come"] == {"judge0": 8}
