@@ -177,9 +177,9 @@ def _affordable(state: State, proposal: Query) -> Action:
         return Limit("max_requests")
     account = state.ledger.lacking(*((ask.query, ask.hold) for ask in needed))
     if account is None:
-        first = [*firsts, verdict][0]
-        known = remembered[0] if lacking else None
-        return first if known is None else replace(first, hold=Nano(0), known=known)
+        if lacking and remembered[0] is not None:
+            return replace(firsts[0], hold=Nano(0), known=remembered[0])
+        return firsts[0] if lacking else verdict
     if not state.is_drained:
         return WAIT
     if state.n_declined_in_row >= MAX_DECLINED_IN_ROW:

@@ -309,7 +309,8 @@ class State:
                 self.policy.tell(event)
             case PriceChanged(judge=judge, card=card):
                 self.cards[judge] = card
-                self._forget_declined()
+                if judge in self.asked_by_policy:  # else it does not know that it can ask again
+                    self._forget_declined()
                 self._take_back(event)
                 self._tell_of(judge, event)
             case Paused():
@@ -404,10 +405,8 @@ class State:
             self._settle(event.q, outcome, JudgeIx(query.judge))
             self.sequencer.back_to_end(event.q)
             for q in self.generations.waiting(event.q):
-                waiting = self.open.get(q)
-                if (
-                    waiting is not None and not waiting.is_due
-                ):  # what reads an answer is told after it
+                # What reads an answer is told after it; what is due by now does not read it.
+                if (reader := self.open.get(q)) is not None and not reader.is_due:
                     self.sequencer.back_to_end(q)
         self.ledger.hold(event.q, query, event.hold)
         self._join.feed(event)

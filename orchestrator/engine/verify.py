@@ -245,6 +245,10 @@ class _Check:
                     yield f"question {q}: attempt {number} was not to be sent"
                 if state.generations.waits(at.query):
                     yield f"question {q} was sent before the answer that it reads was there"
+                elif at.query.parent is not None and (
+                    state.known(at.query) or state.unsendable(at)
+                ):
+                    yield f"question {q} was sent, and by the answer that it reads it needed no call"
                 if not prompt:
                     if self.kept.prompts:
                         yield f"question {q}: its prompt is not named, and the campaign keeps them"
@@ -263,6 +267,8 @@ class _Check:
                 at = state.open[q]
                 if not at.sent and not self._is_without_call(at, outcome):
                     yield f"question {q}: what was not under way arrived"
+                if at.sent and _is_for(outcome, MissingReason.NO_ANSWER):
+                    yield f"question {q}: it was sent, so there was an answer"
                 if attempt != at.attempt:
                     yield f"question {q}: {attempt} arrived, {at.attempt} was sent"
                 yield from self._reading(at, attempt, outcome)
@@ -315,7 +321,7 @@ class _Check:
                 said = state.crew.judges[at.query.judge].rubric.read(at.query, reply)
                 return _verdicts(said) == _verdicts(outcome)
             case reason:
-                return isinstance(outcome, Missing) and outcome.reason is reason
+                return _is_for(outcome, reason)
 
     def _bill(self, at: Open, outcome: Outcome) -> Iterator[str]:
         bill = at.hold if at.sent else 0
@@ -473,6 +479,10 @@ def _verdicts(said: Reading | Unreadable | Outcome) -> tuple[Observation, ...] |
             return observations
         case _:
             return said.reason
+
+
+def _is_for(outcome: Outcome, reason: MissingReason | None) -> bool:
+    return isinstance(outcome, Missing) and outcome.reason is reason
 
 
 def _needs_reply(outcome: Outcome, attempt: Attempt, kept: Kept) -> bool:

@@ -193,7 +193,7 @@ class InTurnPolicy:
             case Declined(query=query):
                 self._todo.remove(query)
                 self._declined.append(query)
-            case CapChanged():
+            case CapChanged() | PriceChanged():
                 self._todo = self._declined + self._todo
                 self._declined = []
             case JudgeDown(judge=judge, until=until):
@@ -202,8 +202,6 @@ class InTurnPolicy:
             case JudgeUp(judge=judge):
                 self._down.discard(judge)
                 self._gone.discard(judge)
-            case PriceChanged():
-                pass
 
     def explain(self) -> dict[str, Json]:
         """Say how much is left."""

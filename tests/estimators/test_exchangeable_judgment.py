@@ -219,6 +219,19 @@ def test_an_interim_look_has_the_noise_too():
     assert widths[1] > widths[0] + 2 * noise_half_width(200, 2, 0.01) * 0.99
 
 
+@pytest.mark.parametrize("check", ["end", "anytime"])
+def test_more_items_are_not_expected_to_take_the_noise_away(check):
+    """The prediction for all items is the half-width that all items leave, and no less."""
+    scores = np.random.default_rng(10).integers(0, 2, (600, 2)).astype(float)
+    entry = {"judgment": "expected", "check": check, "target_half_width": 0.1}
+    (e,) = told_calls(study(600), scores, 100, **entry)
+    outlook = e.diagnostics["by_name"]["outlook"][0]
+    assert outlook["n_items"][-1] == 600
+    (all_in,) = told_calls(study(600), scores, **entry)
+    assert outlook["half_width"][-1] == pytest.approx(all_in.half_width, rel=0.02)
+    assert e.half_width > outlook["half_width"][0] > outlook["half_width"][-1]
+
+
 @pytest.mark.parametrize("n_runs", [60, pytest.param(2000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("check", ["end", "anytime"])
 def test_expected_scores_are_covered(check, n_runs, measured):

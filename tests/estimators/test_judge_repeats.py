@@ -14,6 +14,7 @@ from estimators.judge_repeats import (
     judge_half_width,
     noise_half_width,
     repeat_means,
+    stratified_judge_half_width,
 )
 from estimators.subsample_bounds import subsample_half_width
 
@@ -49,6 +50,22 @@ def test_a_judge_without_noise_leaves_the_draw_of_items(model):
     # One call on each of the items drawn: as independent values, for scores that are random too.
     one = judge_half_width(5000, ITEMS, 1, 0.05, model="exchangeable")
     assert one == pytest.approx(math.sqrt(math.log(40) / 10_000))
+
+
+@pytest.mark.parametrize("model", ["fixed", "exchangeable"])
+def test_strata_add_their_proxies(model):
+    """One stratum is the bound itself; independent ones add in squares; an empty one adds half its weight."""
+    one = stratified_judge_half_width([30], [90], [1.0], 2, 0.05, 10, model)
+    assert one == pytest.approx(judge_half_width(30, 90, 2, 0.05, 10, model), rel=1e-12)
+    sizes, weights = [90, 40], [0.3, 0.7]
+    both = stratified_judge_half_width([30, 40], sizes, weights, 2, 0.05, 10, model)
+    halves = [
+        judge_half_width(n, m, 2, 0.05, 10, model) for n, m in zip((30, 40), sizes, strict=True)
+    ]
+    assert both == pytest.approx(math.hypot(*np.multiply(weights, halves)), rel=1e-12)
+    empty = stratified_judge_half_width([30, 0], sizes, weights, 2, 0.05, 10, model)
+    assert empty == pytest.approx(0.3 * halves[0] + 0.35 * 10, rel=1e-12)
+    assert stratified_judge_half_width([1, 0], [99, 9], [0.1, 0.9], 1, 1e-9) <= 1.0
 
 
 @pytest.mark.parametrize("n_runs", [400, pytest.param(10_000, marks=pytest.mark.slow)])

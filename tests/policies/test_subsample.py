@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimators.benchmark_order import allocation_of, item_orders
+from estimators.benchmark_order import allocation_of, draw_chances, item_orders
 from orchestrator.core.frame import Frame
 from orchestrator.core.query import Kind
 from orchestrator.core.seeds import Seeds
@@ -29,6 +29,22 @@ class TestSimpleKeepsThePolicyContract(SubsampleContract):
 class TestPairedPartKeepsIt(SubsampleContract):
     n_arms = 2
     entry = SubsampleConfig(design="paired", strata="equal", max_items=2)
+
+
+class TestRepeatsKeepIt(SubsampleContract):
+    entry = SubsampleConfig(repeats=2)
+
+    def make_policy(self, study):
+        unlimited = tuple(replace(p, repeats=None) for p in study.panel)
+        return super().make_policy(replace(study, panel=unlimited))
+
+
+class TestDrawsByAColumnKeepIt(SubsampleContract):
+    entry = SubsampleConfig(draw_by="promise")
+
+    def make_policy(self, study):
+        promise = 1.0 + np.arange(study.frame.n_units) % 3
+        return super().make_policy(replace(study, covariates={"promise": promise}))
 
 
 def with_strata(study):
@@ -72,6 +88,43 @@ def test_a_part_is_the_beginning_of_the_whole():
     """`max_items` cuts the end of the order, for each arm."""
     study = small_study(n_items=9, n_arms=2, repeats=(1,))
     assert list(asked(study, max_items=4)) == list(asked(study))[:8]
+
+
+def queries(study, **config):
+    """All that is asked, in order."""
+    run = Play(policy=Subsample(SubsampleConfig(**config), study), study=study)
+    run.finish()
+    return [event.query for event in run.told if hasattr(event, "hold")]
+
+
+def test_repeats_of_a_unit_follow_each_other():
+    """The units of single questions, each so many times, counted; answers decide on none of them."""
+    study = small_study(n_items=6, n_arms=2, repeats=(3,))
+    once = list(asked(study, max_items=4))
+    said = queries(study, max_items=4, repeats=3)
+    assert [q.units[0] for q in said] == list(np.repeat(once, 3))
+    assert [q.replicate for q in said] == [0, 1, 2] * 8
+    assert {q.propensity for q in said} == {1.0}
+
+
+def test_a_judge_with_fewer_repeats_is_refused():
+    """Its items would weigh judges differently; one that can't answer at all is left out as before."""
+    with pytest.raises(ValueError, match="repeats: judge1 can answer 2 times at most"):
+        Subsample(SubsampleConfig(repeats=3), small_study(repeats=(3, 2)))
+    assert len(queries(small_study(n_items=2, n_arms=1, repeats=(3, 0)), repeats=3)) == 6
+
+
+@pytest.mark.parametrize("design", ["simple", "paired"])
+def test_propensities_are_the_chances_of_the_draw(design):
+    """Each question carries that of its item at its place, and the order is that of the column."""
+    study = small_study(n_items=8, n_arms=2, repeats=(2,))
+    study = replace(study, covariates={"promise": np.repeat(np.arange(1.0, 9.0), 2)})
+    orders = item_orders(study, design, None, "promise")
+    chances = draw_chances(study, orders, "promise")
+    said = queries(study, design=design, draw_by="promise", max_items=5, repeats=2)
+    places = [(place, arm) for place in range(5) for arm in range(2) for _ in range(2)]
+    assert [q.units[0] for q in said] == [orders[arm, place] * 2 + arm for place, arm in places]
+    assert [q.propensity for q in said] == [chances.own[arm, place] for place, arm in places]
 
 
 def test_answers_have_no_say():
@@ -153,6 +206,13 @@ def test_it_says_what_it_does_and_what_is_to_come():
     ]
     run.step(Move.DOWN, 0)
     assert run.policy.explain()["to_come"] == {"judge0": 8}
+    drawn = small_study(n_items=6, n_arms=2, repeats=(2,))
+    drawn = replace(drawn, covariates={"promise": np.ones(12)})
+    policy = Subsample(SubsampleConfig(draw_by="promise", repeats=2), drawn)
+    (said,) = policy.explain()["says"]
+    assert "6 of 6 items 2 times each in an order fixed" in said
+    assert "by the seed and drawn by promise, each arm" in said
+    assert policy.explain()["to_come"] == {"judge0": 24}
 
 
 @pytest.mark.parametrize(

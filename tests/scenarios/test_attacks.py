@@ -48,6 +48,7 @@ from orchestrator.core.stopping import StopReason, StopRule
 from orchestrator.core.wire import Billing, Finish, Origin, Reply, Usage
 from orchestrator.engine import scheduler
 from orchestrator.engine.scheduler import Operation
+from orchestrator.engine.sequencer import Delivery
 from orchestrator.testing.fakes import FakeAdapter, Script, fake_crew
 from tests.scenarios.attacked import Attacked
 
@@ -457,4 +458,37 @@ def test_tokens_from_the_cache_are_not_billed_and_fill_no_limit():
     assert run.go()
     assert run.state.stopped is StopReason.FINISHED
     assert (run.state.n_answered, run.state.n_tok) == (12, 0)
+    run.check()
+
+
+class Impatient:
+    """A clock that is not asked for ever."""
+
+    def __init__(self, most):
+        self._left = most
+
+    def __call__(self):
+        self._left -= 1
+        if not self._left:
+            pytest.fail("the loop spins")
+        return anyio.current_time()
+
+
+def test_a_run_that_has_stopped_waits_for_its_last_answers_in_peace():
+    """One judge is due to come back while they are under way, and is not asked any more."""
+    limited = failing({2: RateLimited(retry_after_s=60.0)})
+    slow = FakeAdapter(lambda r: Script(latency_s=1.0 if r.query.units[0] < 2 else 200.0))
+    run = attacked(
+        limited,
+        slow,
+        n_units=12,
+        delivery=Delivery.ARRIVAL,
+        stop=StopRule(every=3, target_half_width=2.0, min_items=1),
+        operation=Operation(max_in_flight=9, clock=Impatient(2000)),
+    )
+    assert run.go()
+    assert run.state.stopped is StopReason.PRECISION
+    assert run.of(JudgeDown)
+    assert run.of(Late)
+    assert run.took_s > 60
     run.check()
