@@ -328,7 +328,6 @@ class State:
                 self.stopped = None
                 self.limit_reached = None
                 self.is_ending = False
-                self._forget_declined()
                 # What the stop cut off never counts; the policy may ask it again.
                 for q in self._cut_off:
                     self.policy.tell(Parked(q=q))
