@@ -305,13 +305,21 @@ def fixed_interval(tally: Tally, terms: Terms, alpha: float) -> Interval:
         least, most = tally.ones.sum(axis=1)
         lower, _ = hypergeometric_interval(least, tally.n, terms.n_items, alpha)
         _, upper = hypergeometric_interval(most, tally.n, terms.n_items, alpha)
+        if lower == upper and tally.n < terms.n_items:  # an item that is not seen is still open
+            return sure_range(tally, terms)
         return Interval(terms.low + terms.span * lower, terms.low + terms.span * upper)
     half = _half_width(tally.drawn, terms, alpha)
     lower, upper = _centres(tally, terms)
     # What was said of all items says not what would be said again.
     scale = Interval(np.array(terms.low), np.array(terms.high))
     sure = sure_range(tally, terms) if terms.n_calls is None else scale
-    return _within(Interval(lower - half, upper + half), sure)
+    lower, upper = lower - half, upper + half
+    if terms.sequence is None and terms.target is not None and upper - lower > 2 * terms.target:
+        # A run ends at the first width that is its target. A cut would let scores near an end of the
+        # scale choose that number, so the interval is moved, with the width that it has anyway.
+        up, down = np.maximum(sure.lower - lower, 0.0), np.maximum(upper - sure.upper, 0.0)
+        lower, upper = lower - down, upper + up
+    return _within(Interval(lower, upper), sure)
 
 
 def _centres(tally: Tally, terms: Terms) -> Interval:

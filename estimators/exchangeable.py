@@ -719,7 +719,7 @@ def _less(intervals: Sequence[Interval]) -> tuple[float, float]:
     return lower, upper
 
 
-PLUGIN = Plugin(config=ExchangeableConfig, build=Exchangeable)
+PLUGIN = Plugin(config=ExchangeableConfig, build=Exchangeable, wants_panel=True)
 
 
 def fit_exchangeable(

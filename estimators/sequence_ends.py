@@ -7,6 +7,9 @@ are kept once they are reached while the mean that they stand around moves up an
 interval of all looks together is narrower: by the highest point of a random walk whose drift is the
 falling of the reach, q/(2 drift) of variance q a unit of time, time being ln n. What is found is the
 median number of items to about a twentieth, and no bound: half of all runs take more.
+
+Of items that are drawn with chances of their own, scores are taken to have nothing to do with these
+chances. Each draw's guess then has a larger variance and a longer way to go than the score itself.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from numpy.typing import ArrayLike
 from scipy.special import digamma, zeta
 
 from estimators.benchmark_bounds import SequenceKind
+from estimators.benchmark_order import Chances
 from estimators.intervals import Array
 from estimators.sequences_wor import prior_posterior_at
 
@@ -69,20 +73,75 @@ class _Law(NamedTuple):
     mean: float
     sd: float
 
-    @property
-    def mirrored(self) -> _Law:
-        return _Law(-self.mean, self.sd)
 
-    def values(self) -> tuple[tuple[float, float], ...]:
+class _Steps(NamedTuple):
+    """What bets are made on, (n,) each or a number: on the scale from -1 to 1, with ends farther out.
+
+    Attributes
+    ----------
+    mean, sd : of a score or, where chances differ, of a draw's guess at the mean
+    low, high : ends between which it lies
+    """
+
+    mean: float
+    sd: Array
+    low: Array
+    high: Array
+
+    @classmethod
+    def of(cls, law: _Law, t: Array, chances: Chances | None) -> _Steps:
+        """Expect those around each number."""
+        if chances is None:
+            one = np.ones_like(t)
+            return cls(law.mean, law.sd * one, -one, one)
+        draws = _Draws.of(chances, t)
+        return cls(law.mean, np.sqrt(draws.variance(law)), -np.ones_like(t), 2 * draws.most - 1)
+
+    @property
+    def mirrored(self) -> _Steps:
+        """Those with their signs changed."""
+        return _Steps(-self.mean, self.sd, -self.high, -self.low)
+
+    def values(self) -> tuple[tuple[Array, Array], ...]:
         """Give two values and their chances: even ones where the scale has room, else at its end."""
-        if not self.sd:
-            return ((self.mean, 1.0),)
-        high = min(1.0, self.mean + self.sd)
-        low = self.mean - self.sd**2 / (high - self.mean) if high > self.mean else -1.0
-        if low < -1.0:
-            low, high = -1.0, self.mean + self.sd**2 / (self.mean + 1.0)
-        share = (self.mean - low) / (high - low)
-        return ((low, 1.0 - share), (high, share))
+        below, above = self.mean - self.low, self.high - self.mean
+        up = np.clip(self.sd, 1e-12, np.maximum(above, 1e-12))
+        down = self.sd**2 / up
+        is_short = down > below
+        down = np.where(is_short, below, down)
+        up = np.where(is_short, self.sd**2 / np.maximum(below, 1e-12), up)
+        share = down / np.maximum(down + up, 1e-300)
+        return (self.mean - down, 1 - share), (self.mean + up, share)
+
+
+class _Draws(NamedTuple):
+    """What draws are like, (n,) each: how far from alike, and the longest that one counts for.
+
+    With v = 1/(chance · items left) these are the mean of v² over draws, which is that of v over the
+    items left, and the largest v. Both are 1 where all items have the same chance.
+    """
+
+    squares: Array
+    most: Array
+
+    @classmethod
+    def of(cls, chances: Chances, t: Array) -> _Draws:
+        """Read off an order's chances what they are like around each number."""
+        left = np.arange(len(chances.own), 0, -1.0)
+        sums = np.concatenate(([0.0], np.cumsum((chances.own * left) ** -2.0)))
+        start, end = (
+            np.floor(t / 2).astype(int),
+            np.minimum(np.ceil(1.5 * t), len(left)).astype(int),
+        )
+        at = np.minimum(t.astype(int), len(left)) - 1
+        squares = np.maximum((sums[end] - sums[start]) / (end - start), 1.0)
+        return cls(squares, 1 / (chances.least * left)[at])
+
+    def variance(self, law: _Law) -> Array:
+        """Give that of the draws' guesses at the mean."""
+        height = 1 + law.mean
+        found: Array = self.squares * (law.sd**2 + height**2) - height**2
+        return found
 
 
 class _Course(NamedTuple):
@@ -104,7 +163,13 @@ class _Course(NamedTuple):
 
 
 def items_for_sequence(
-    kind: SequenceKind, half_width: float, population: int, *, alpha: float, scores: Scores
+    kind: SequenceKind,
+    half_width: float,
+    population: int,
+    *,
+    alpha: float,
+    scores: Scores,
+    chances: Chances | None = None,
 ) -> int:
     """Predict at how many items half of all runs have this half-width, if it was planned.
 
@@ -117,16 +182,23 @@ def items_for_sequence(
     half_width : > 0, in units of the scores
     population : N, items in all
     alpha : two-sided error, in (0, 1)
+    chances : (N,) with which items are drawn, of betting; None: all alike
 
     Source: [WR20], [WR24] for the bets; following them at their expectation is ours.
     """
     half, law = _on_own_scale(scores)
-    course = _course(kind, half_width / half, population, alpha, law)
+    course = _course(kind, half_width / half, population, alpha, law, chances)
     return min(population, math.ceil(course.first_at(half_width / half)))
 
 
 def sequence_half_width(
-    kind: SequenceKind, n: int, population: int, *, alpha: float, scores: Scores
+    kind: SequenceKind,
+    n: int,
+    population: int,
+    *,
+    alpha: float,
+    scores: Scores,
+    chances: Chances | None = None,
 ) -> float:
     """Predict the median half-width at n items, for a sequence that was planned for it.
 
@@ -139,7 +211,7 @@ def sequence_half_width(
         return half
     return half * _planned_for(
         _first_guess(law.sd**2, n, population, alpha),
-        lambda width: _course(kind, width, population, alpha, law).at(n),
+        lambda width: _course(kind, width, population, alpha, law, chances).at(n),
     )
 
 
@@ -158,17 +230,25 @@ def _first_guess(variance: float, n: int, population: int, alpha: float) -> floa
 
 
 def _course(
-    kind: SequenceKind, half_width: float, population: int, alpha: float, law: _Law
+    kind: SequenceKind,
+    half_width: float,
+    population: int,
+    alpha: float,
+    law: _Law,
+    chances: Chances | None,
 ) -> _Course:
     """Follow a sequence that is planned for a half-width."""
     ends = _numbers(population)
     n, log_limit = ends, math.log(2 / alpha)
+    shaken: float | Array = law.sd
     match kind:
         case "betting":
             outward = min(_OUTWARD * half_width, _MOST_OUTWARD)
+            steps = _Steps.of(law, _blocks(ends)[0], chances)
+            shaken = steps.sd
             down, up = (
                 _betting_reach(each, half_width, population, log_limit, ends) + outward
-                for each in (law, law.mirrored)
+                for each in (steps, steps.mirrored)
             )
         case "prior_posterior":
             down, up = _posterior_reach(law, population, alpha, ends)
@@ -178,7 +258,7 @@ def _course(
                 law, half_width, population, log_limit, ends, is_empirical=is_empirical
             )
     seen = n / population
-    shake = law.sd**2 / n
+    shake = shaken**2 / n
     if kind != "prior_posterior":
         # Sums weigh late scores by N/(N - t), so the mean that they stand around moves less.
         shake *= (seen / -np.log1p(-np.minimum(seen, 1 - 1e-9))) ** 2
@@ -208,19 +288,21 @@ def _half_width(n: Array, reaches: Sequence[Array], shake: Array, rooms: Sequenc
 
 
 def _betting_reach(
-    law: _Law, half_width: float, population: int, log_limit: float, ends: Array
+    steps: _Steps, half_width: float, population: int, log_limit: float, ends: Array
 ) -> Array:
     """Say how far below the mean candidates are refuted, by capital that grows as it is expected to.
 
     A candidate d below the mean expects of a score N d/remaining less than it is.
     """
     t, lengths = _blocks(ends)
-    variance = _learned(t, law)
+    variance = _learned(t, steps)
     bet = np.sqrt(2 * log_limit / (variance * _needed(log_limit, variance, half_width, population)))
     reach = np.geomspace(min(half_width, 1.0) / 8, 2.0, _REACHES)
-    expected = law.mean - population * reach / (population - t + 1)[:, None]
-    stake = np.minimum(bet[:, None], _STAKE / np.maximum(1 + expected, 1e-300))
-    growth = sum(share * np.log1p(stake * (x - expected)) for x, share in law.values())
+    expected = steps.mean - population * reach / (population - t + 1)[:, None]
+    stake = np.minimum(bet[:, None], _STAKE / np.maximum(expected - steps.low[:, None], 1e-300))
+    growth = sum(
+        share[:, None] * np.log1p(stake * (x[:, None] - expected)) for x, share in steps.values()
+    )
     capital = np.cumsum(lengths[:, None] * growth, axis=0)
     # Capital rises with the distance; ln d is linear between two of them.
     beyond = capital >= log_limit
@@ -286,7 +368,7 @@ def _needed(log_limit: float, variance: Array, half_width: float, population: in
     return needed / (1 + needed / population)
 
 
-def _learned(t: Array, law: _Law) -> Array:
+def _learned(t: Array, law: _Law | _Steps) -> Array:
     """Expect the variance that was learned before score t.
 
     (1 + Σ (x - S/(i + 1))²)/t over i < t; a term is s² (1 - 1/(i + 1) - 1/(i + 1)²) + mean²/(i + 1)².

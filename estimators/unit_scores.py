@@ -49,12 +49,16 @@ class UnitScores:
         self._left = array("l", [self._n_wanted]) * n_units
         self._total = array("d", [0.0]) * n_units
         self._n_verdicts = array("l", [0]) * n_units
+        # Sums of whole numbers of these are exact, so that the order of three verdicts does not matter.
+        self._grain = 2.0 ** (math.frexp(self._high - self._low)[1] - 44)
 
     def tell(self, unit: int, score: float | None) -> None:
         """Take in a score, counted from the scale's low end; None: there is none."""
         if self._left[unit] > 0:
             self._left[unit] -= 1
             if score is not None:
+                if self._n_wanted > 2:  # the sum of two is the same either way
+                    score = round(score / self._grain) * self._grain
                 self._total[unit] += score
                 self._n_verdicts[unit] += 1
 

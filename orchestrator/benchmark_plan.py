@@ -3,7 +3,7 @@
 A campaign whose primary estimate is `exchangeable` may bound what it is after in several ways, watched
 or at a fixed number of items. Widths that don't look at scores are what they are; for all others the
 scores are taken to be like those that the rehearsal's stand-ins gave, with standard deviations 0.7 to
-1.4 times theirs for the range.
+1.4 times theirs for the range. Where expected scores are meant, the judge's noise comes on top.
 """
 
 from __future__ import annotations
@@ -18,9 +18,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimators.benchmark_bounds import SequenceKind, Terms
-from estimators.benchmark_order import Allocation, SampleDesign, allocation_of
+from estimators.benchmark_order import (
+    Allocation,
+    Chances,
+    SampleDesign,
+    allocation_of,
+    draw_chances,
+    item_orders,
+)
 from estimators.cells import Scoring
 from estimators.exchangeable import ExchangeableConfig
+from estimators.judge_repeats import noise_half_width, stratified_judge_half_width
 from estimators.sequence_ends import (
     Scores,
     items_for_rounds,
@@ -33,7 +41,6 @@ from estimators.subsample_bounds import (
     empirical_bernstein_half_width,
     hypergeometric_interval,
     items_for_half_width,
-    stratified_half_width,
     subsample_half_width,
 )
 from orchestrator.core.query import Missing, Role
@@ -45,25 +52,32 @@ from orchestrator.report.planning import ByMethod, ForHalfWidth, ForMoney, Metho
 FEWEST_SCORES = 20
 """Of an arm, from which its mean and standard deviation are taken."""
 
+MOST_REPEATS = 12
+"""Calls of each judge an item that are compared."""
+
 
 class ScoreBook:
     """Takes note of what units score, in the place of an estimator that says nothing.
 
     Parameters
     ----------
-    criterion : as of the estimate it stands beside
+    criterion, repeats : as of the estimate it stands beside
     """
 
-    def __init__(self, study: Study, criterion: str | None) -> None:
+    def __init__(self, study: Study, criterion: str | None, repeats: int = 1) -> None:
         self._scoring, self._n_arms = Scoring(study, criterion), study.frame.n_arms
+        self._repeats, self._n_judges = repeats, len(study.panel)
         self._totals = array("d", [0.0]) * study.frame.n_units
         self._counts = array("l", [0]) * study.frame.n_units
         self._asked, self._missing = [0] * self._n_arms, [0] * self._n_arms
+        n_last = study.frame.n_units * self._n_judges if repeats > 1 else 0
+        self._last = array("d", [math.nan]) * n_last
+        self._steps, self._n_steps = [0.0] * self._n_arms, [0] * self._n_arms
 
     def update(self, record: Record) -> None:
         """Take in one told question."""
         query, outcome = record.query, record.outcome
-        if query.role is Role.SYSTEM or query.replicate:
+        if query.role is Role.SYSTEM or not 0 <= query.replicate < self._repeats:
             return
         found: Sequence[tuple[int, float | None]] = [(unit, None) for unit in query.units]
         if not isinstance(outcome, Missing):
@@ -75,6 +89,17 @@ class ScoreBook:
             else:
                 self._totals[unit] += self._scoring.low + score
                 self._counts[unit] += 1
+                self._compare(unit, query.judge, score)
+
+    def _compare(self, unit: int, judge: int, score: float) -> None:
+        """Take note of how far a judge's call on a unit is from its last one."""
+        if not self._last:
+            return
+        at, arm = unit * self._n_judges + judge, unit % self._n_arms
+        step, self._last[at] = score - self._last[at], score
+        if not math.isnan(step):
+            self._steps[arm] += step**2
+            self._n_steps[arm] += 1
 
     def estimate(self) -> tuple[()]:
         """Say nothing."""
@@ -83,6 +108,14 @@ class ScoreBook:
     def missing(self, arm: int) -> float:
         """Give the share of an arm's verdicts that are missing."""
         return self._missing[arm] / max(1, self._asked[arm])
+
+    def noise(self, arm: int) -> float | None:
+        """Give the variance of one call of each judge on an arm's item; None where none was repeated.
+
+        Half of the mean square of the steps between a judge's calls, over the number of judges.
+        """
+        n = self._n_steps[arm]
+        return self._steps[arm] / (2 * n * self._n_judges) if n >= FEWEST_SCORES else None
 
     def scores(self, arm: int, baseline: int | None = None) -> Scores | None:
         """Give what an arm's scores are like, or the differences from a baseline's on the same items.
@@ -145,13 +178,72 @@ class Costs(NamedTuple):
 class Assumed:
     """What scores are taken to be like, and where it comes from; see `report.planning.ByMethod`.
 
-    `missing` is the share of verdicts that are missing: of the arm that lacks most, or of the two arms of
-    a difference together.
+    `missing` is the share of an arm's verdicts that are missing, or of the two arms of a difference
+    together. `noise` is the variance of one call of each judge on an item, None where it isn't known.
     """
 
     scores: Scores
     source: str
     missing: float = 0.0
+    noise: float | None = None
+
+
+def hardest(
+    config: ExchangeableConfig,
+    study: Study,
+    stop: StopRule,
+    found: Sequence[Assumed],
+    *,
+    half_width: float | None,
+    n: int,
+) -> Assumed:
+    """Choose, of what arms are like, that with which the campaign's own method needs most items.
+
+    Parameters
+    ----------
+    config : as in `by_method`
+    found : one or more
+    half_width, n : which it needs them for; without one, the widest at n items is chosen
+    """
+    # What lacks less and varies less than another needs no more.
+    front = [
+        a
+        for k, a in enumerate(found)
+        if not any(_is_beside(a, b, is_later=j < k) for j, b in enumerate(found) if j != k)
+    ]
+    if len(front) == 1:
+        return front[0]
+    own = own_way(config, study, stop)
+
+    def rank(assumed: Assumed) -> float:
+        slack = open_half_width(config, study, assumed)
+        if half_width is None:
+            return own.half_width(n, assumed.scores) + slack
+        left = half_width - slack
+        if left <= own.noise:
+            return study.frame.n_items + slack
+        return own.items(left, assumed.scores)
+
+    return max(front, key=rank)
+
+
+def _is_beside(a: Assumed, b: Assumed, *, is_later: bool) -> bool:
+    """Say whether one says nothing beside another: the later of two alike, or what has less of all."""
+    if (a.scores.sd, a.missing) == (b.scores.sd, b.missing):
+        return is_later
+    return a.scores.sd <= b.scores.sd and a.missing <= b.missing
+
+
+def open_half_width(config: ExchangeableConfig, study: Study, assumed: Assumed) -> float:
+    """Say what missing verdicts add to a half-width: they may be anything, so each end moves by them."""
+    if config.missing != "impute":
+        return 0.0
+    return assumed.missing * Scoring(study, config.criterion).span / 2
+
+
+def own_way(config: ExchangeableConfig, study: Study, stop: StopRule) -> Way:
+    """Give the campaign's own method; `config` as in `by_method`."""
+    return next(way for way in _ways(_claim(config, study, stop), config) if way.is_own)
 
 
 def by_method(
@@ -180,9 +272,7 @@ def by_method(
         _spread(assumed.scores, factor, is_binary=claim.terms.is_binary) for factor in factors
     ]
     most = min(most_items or study.frame.n_items, study.frame.n_items)
-    # What is missing may be anything: each end moves by it.
-    is_open = config.missing == "impute"
-    slack = assumed.missing * Scoring(study, config.criterion).span / 2 if is_open else 0.0
+    slack = open_half_width(config, study, assumed)
     methods = tuple(
         MethodPlan(
             name=way.name,
@@ -208,14 +298,49 @@ def by_method(
         sd=Range(low=likely[0].sd, expected=likely[1].sd, high=likely[-1].sd),
         missing=assumed.missing,
         source=assumed.source,
+        draw_by=config.draw_by,
+        best_repeats=_best_repeats(config, study, stop, assumed, costs, half_widths[0])
+        if half_widths
+        else None,
         methods=methods,
     )
 
 
+def _best_repeats(
+    config: ExchangeableConfig,
+    study: Study,
+    stop: StopRule,
+    assumed: Assumed,
+    costs: Costs,
+    half_width: float,
+) -> int | None:
+    """Say with how many calls of each judge an item a half-width costs least, by the own method.
+
+    None where calls are not taken to be noise, or none was repeated, so that noise isn't known.
+    """
+    if config.judgment != "expected" or assumed.noise is None:
+        return None
+    now, left = config.repeats or 1, half_width - open_half_width(config, study, assumed)
+    scores, noise = assumed.scores, assumed.noise
+    between = max(scores.sd**2 - noise / now, 0.0)
+
+    def price(m: int) -> float:
+        own = own_way(config.model_copy(update={"repeats": m}), study, stop)
+        if left <= own.noise:
+            return math.inf
+        like = _spread(scores._replace(sd=math.sqrt(between + noise / m)), 1.0)
+        each = costs.of_role(Role.SYSTEM) + costs.of_role(Role.JUDGE) * m / now
+        return own.items(left, like) * each
+
+    prices = {m: price(m) for m in range(1, MOST_REPEATS + 1)}
+    best = min(prices, key=prices.__getitem__)
+    return best if math.isfinite(prices[best]) and prices[best] else None
+
+
 def _for_half_width(
-    way: _Way, half_width: float, slack: float, likely: Sequence[Scores], costs: Costs
+    way: Way, half_width: float, slack: float, likely: Sequence[Scores], costs: Costs
 ) -> ForHalfWidth:
-    if half_width <= slack:
+    if half_width - slack <= way.noise:
         return ForHalfWidth(half_width=half_width, items=None, spend=None)
     found = [way.items(half_width - slack, scores) for scores in likely]
     items = Range(low=min(found), expected=found[1], high=max(found))
@@ -230,7 +355,7 @@ def _for_half_width(
     )
 
 
-def _for_money(way: _Way, money: int, n: int, slack: float, likely: Sequence[Scores]) -> ForMoney:
+def _for_money(way: Way, money: int, n: int, slack: float, likely: Sequence[Scores]) -> ForMoney:
     found = [way.half_width(n, scores) + slack for scores in likely]
     return ForMoney(
         money=money,
@@ -239,7 +364,7 @@ def _for_money(way: _Way, money: int, n: int, slack: float, likely: Sequence[Sco
     )
 
 
-def _spread(scores: Scores, factor: float, *, is_binary: bool) -> Scores:
+def _spread(scores: Scores, factor: float, *, is_binary: bool = False) -> Scores:
     """Give scores of so many times the standard deviation, as far as their scale has room.
 
     Of yes or no the mean says it, so that moves to or from the middle.
@@ -262,11 +387,13 @@ class _Claim(NamedTuple):
     Attributes
     ----------
     alpha : of the whole claim; that of a line stands in its terms
+    chances : of each place, where items are drawn with chances of their own
     """
 
     target: str
     terms: Terms
     alpha: float
+    chances: Chances | None
     n_lines: int = 1
 
 
@@ -302,7 +429,9 @@ def _claim(config: ExchangeableConfig, study: Study, stop: StopRule) -> _Claim:
     scoring, frame = Scoring(study, config.criterion), study.frame
     targets = config.targets or (("macro",) if design == "macro" else ("benchmark",))
     alpha = round(1 - config.confidence, 15)
-    sequence: SequenceKind | None = config.sequence if config.check == "anytime" else None
+    is_watched = config.check == "anytime" or config.draw_by is not None
+    sequence: SequenceKind | None = config.sequence if is_watched else None
+    n_calls, chances = len(study.panel) * (config.repeats or 1), _chances(config, study)
     n_strata = max(len(frame.strata), 1)
     terms = Terms(
         low=scoring.low,
@@ -311,62 +440,99 @@ def _claim(config: ExchangeableConfig, study: Study, stop: StopRule) -> _Claim:
         weights=None,
         allocation=allocation_of(design, config.strata, study),
         alpha=alpha,
-        is_binary=scoring.is_boolean and len(study.panel) == 1,
+        is_binary=scoring.is_boolean and n_calls == 1,
         model=config.model,
         sequence=sequence,
         target=config.target_half_width,
+        n_calls=n_calls if config.judgment == "expected" else None,
+        is_weighted=chances is not None,
     )
     by_strata = replace(terms, weights=np.full(n_strata, 1 / n_strata))
     if not reads_difference(config, stop):
         share = alpha / frame.n_arms if config.error_split == "arms" else alpha
         is_macro = next((t for t in targets if t in {"benchmark", "macro"}), "") == "macro"
         own = by_strata if is_macro else terms
-        return _Claim("macro" if is_macro else "arms", replace(own, alpha=share), share)
+        name = "macro" if is_macro else "arms"
+        return _Claim(name, replace(own, alpha=share), share, chances)
     own = by_strata if "macro" in targets and "benchmark" not in targets else terms
     if not is_paired(config, stop):
-        return _Claim("difference", replace(own, alpha=alpha / 2), alpha, 2)
+        return _Claim("difference", replace(own, alpha=alpha / 2), alpha, chances, 2)
     both = replace(
         own,
         low=-scoring.span,
         high=scoring.span,
         is_binary=False,
         sequence="betting" if sequence == "prior_posterior" else sequence,
+        # On twice the scale, two means with noise of their own make half of what one would.
+        n_calls=None if own.n_calls is None else 2 * own.n_calls,
     )
-    return _Claim("difference", both, alpha)
+    return _Claim("difference", both, alpha, chances)
+
+
+def _chances(config: ExchangeableConfig, study: Study) -> Chances | None:
+    """Give the chances of the first arm's order; those of others are like them."""
+    if config.draw_by is None:
+        return None
+    orders = item_orders(study, config.design or "simple", None, config.draw_by)
+    return Chances(*(each[0] for each in draw_chances(study, orders, config.draw_by)))
 
 
 # --- methods -------------------------------------------------------------------------------------
 
 
-class _Way(NamedTuple):
-    """One method: how many items a half-width takes, and the half-width that items give."""
+class Way(NamedTuple):
+    """One method: how many items a half-width takes, and the half-width that items give.
+
+    Attributes
+    ----------
+    noise : half-width that is left with all items; what is wanted must be more
+    reads_scores : whether it hangs on what scores are like
+    """
 
     name: str
     is_own: bool
     is_watched: bool
     items: Callable[[float, Scores], int]
     half_width: Callable[[int, Scores], float]
+    noise: float = 0.0
+    reads_scores: bool = True
 
 
-def _ways(claim: _Claim, config: ExchangeableConfig) -> Iterator[_Way]:
+def _ways(claim: _Claim, config: ExchangeableConfig) -> Iterator[Way]:
     terms = claim.terms
     look = config.last_look if terms.sequence is not None else None
-    watched = terms.alpha * (1.0 if look is None else 1.0 - look.error)
-    ways = _plain_ways(terms, watched) if terms.is_plain else _ways_by_strata(terms, watched)
+    watched = terms.of_these.alpha * (1.0 if look is None else 1.0 - look.error)
+    if claim.chances is not None:
+        ways = iter([_sequence("betting", terms, watched, claim.chances)])
+    elif terms.is_plain:
+        ways = _plain_ways(terms, watched)
+    else:
+        ways = _ways_by_strata(terms, watched)
     for way in ways:
         yield way if claim.n_lines == 1 else _of_two(way)
 
 
-def _of_two(way: _Way) -> _Way:
+def _of_two(way: Way) -> Way:
     """Let an unpaired difference have two lines, each with half of its width."""
     return way._replace(
         name=f"two intervals by {way.name}",
         items=lambda t, scores: way.items(t / 2, scores),
         half_width=lambda n, scores: 2 * way.half_width(n, scores),
+        noise=2 * way.noise,
     )
 
 
-def _plain_ways(terms: Terms, watched: float) -> Iterator[_Way]:
+def _beside_noise(way: Way, terms: Terms) -> Way:
+    """Let what bounds these verdicts bound expected scores: the judge's noise is added."""
+    noise = terms.noise
+    return way._replace(
+        items=lambda t, scores: way.items(t - noise, scores),
+        half_width=lambda n, scores: min(way.half_width(n, scores) + noise, terms.span / 2),
+        noise=noise,
+    )
+
+
+def _plain_ways(terms: Terms, watched: float) -> Iterator[Way]:
     kinds: dict[SequenceKind, None] = {"betting": None}
     if terms.is_binary:
         kinds["prior_posterior"] = None
@@ -382,21 +548,29 @@ def _plain_ways(terms: Terms, watched: float) -> Iterator[_Way]:
         yield _empirical_bernstein(terms)
 
 
-def _sequence(kind: SequenceKind, terms: Terms, alpha: float) -> _Way:
+def _sequence(
+    kind: SequenceKind, terms: Terms, alpha: float, chances: Chances | None = None
+) -> Way:
     n_items = terms.n_items
-    return _Way(
+    way = Way(
         name=replace(terms, sequence=kind).method,
         is_own=kind == terms.sequence,
         is_watched=True,
-        items=lambda t, scores: items_for_sequence(kind, t, n_items, alpha=alpha, scores=scores),
+        items=lambda t, scores: items_for_sequence(
+            kind, t, n_items, alpha=alpha, scores=scores, chances=chances
+        ),
         half_width=lambda n, scores: sequence_half_width(
-            kind, n, n_items, alpha=alpha, scores=scores
+            kind, n, n_items, alpha=alpha, scores=scores, chances=chances
         ),
     )
+    return _beside_noise(way, terms)
 
 
-def _hypergeometric(terms: Terms) -> _Way:
-    span, n_items, alpha = terms.span, terms.n_items, terms.alpha
+_AND_NOISE = " and Hoeffding for the judge's noise"
+
+
+def _hypergeometric(terms: Terms) -> Way:
+    span, n_items, alpha = terms.span, terms.n_items, terms.of_these.alpha
 
     def share(scores: Scores) -> float:
         return (scores.mean - scores.low) / span
@@ -410,25 +584,41 @@ def _hypergeometric(terms: Terms) -> _Way:
         most = int(items_for_half_width(t, n_items, alpha, span))
         return _first(most, lambda n: half_width(n, scores) <= t)
 
-    return _Way(
-        name="hypergeometric",
+    way = Way(
+        name="hypergeometric" + ("" if terms.n_calls is None else _AND_NOISE),
         is_own=terms.sequence is None and terms.is_exact,
         is_watched=False,
         items=items,
         half_width=half_width,
     )
+    return _beside_noise(way, terms)
 
 
-def _without_data(model: Model, terms: Terms) -> _Way:
+def _without_data(model: Model, terms: Terms) -> Way:
     span, n_items, alpha = terms.span, terms.n_items, terms.alpha
     is_own = terms.sequence is None and not terms.is_exact and model == terms.model
-    return _Way(
+    noise = _noise_of_look(terms)
+
+    def items(t: float, _: Scores) -> int:
+        by_draws = math.sqrt(t**2 - noise**2)
+        return int(items_for_half_width(by_draws, n_items, alpha, span, model))
+
+    return Way(
         name=_look(terms, model),
         is_own=is_own,
         is_watched=False,
-        items=lambda t, _: int(items_for_half_width(t, n_items, alpha, span, model)),
-        half_width=lambda n, _: float(subsample_half_width(n, n_items, alpha, span, model)),
+        items=items,
+        half_width=lambda n, _: math.hypot(
+            float(subsample_half_width(n, n_items, alpha, span, model)), noise
+        ),
+        noise=noise,
+        reads_scores=False,
     )
+
+
+def _noise_of_look(terms: Terms) -> float:
+    """Give the half-width that is left of a fixed look at all items."""
+    return noise_half_width(1, terms.n_all_calls, terms.alpha, terms.span)
 
 
 def _look(terms: Terms, model: Model) -> str:
@@ -436,33 +626,34 @@ def _look(terms: Terms, model: Model) -> str:
     return replace(terms, model=model, is_binary=False).look_method
 
 
-def _empirical_bernstein(terms: Terms) -> _Way:
-    n_items, alpha, span = terms.n_items, terms.alpha, terms.span
+def _empirical_bernstein(terms: Terms) -> Way:
+    n_items, alpha, span = terms.n_items, terms.of_these.alpha, terms.span
 
     def half_width(n: int, scores: Scores) -> float:
         return float(empirical_bernstein_half_width(scores.sd, n, n_items, alpha, span))
 
-    return _Way(
-        name="empirical Bernstein-Serfling",
+    way = Way(
+        name="empirical Bernstein-Serfling" + ("" if terms.n_calls is None else _AND_NOISE),
         is_own=False,
         is_watched=False,
         items=lambda t, scores: _first(n_items, lambda n: half_width(n, scores) <= t),
         half_width=half_width,
     )
+    return _beside_noise(way, terms)
 
 
-def _ways_by_strata(terms: Terms, watched: float) -> Iterator[_Way]:
+def _ways_by_strata(terms: Terms, watched: float) -> Iterator[Way]:
     if terms.allocation == "equal":
         yield _rounds(terms, watched)
     else:
-        yield _stratified("fixed", terms, is_kept=True)
+        yield _kept(terms)
     for model in ("fixed", "exchangeable"):
-        yield _stratified(model, terms, is_kept=False)
+        yield _stratified(model, terms)
 
 
-def _rounds(terms: Terms, alpha: float) -> _Way:
+def _rounds(terms: Terms, alpha: float) -> Way:
     sizes, shares = terms.sizes, terms.shares
-    return _Way(
+    way = Way(
         name=replace(terms, sequence="hoeffding").method,
         is_own=terms.sequence is not None,
         is_watched=True,
@@ -473,28 +664,46 @@ def _rounds(terms: Terms, alpha: float) -> _Way:
             n, sizes, weights=shares, alpha=alpha, scores=scores
         ),
     )
+    return _beside_noise(way, terms)
 
 
-def _stratified(model: Model, terms: Terms, *, is_kept: bool) -> _Way:
-    """Bound by each stratum's draws; `is_kept`: from the planned number on, at each look."""
-    is_watched_run = terms.sequence is not None
-    is_own = is_watched_run if is_kept else not is_watched_run and model == terms.model
-    as_watched = replace(terms, sequence="betting", model=model)
+def _kept(terms: Terms) -> Way:
+    """Bound by each stratum's draws from the planned number on, at each look."""
+    of_look, these = _stratified("fixed", terms.of_these), terms.of_these
+
+    def half_width(n: int, scores: Scores) -> float:
+        # Before each stratum has a draw nothing is kept.
+        is_begun = _drawn(n, these.sizes, these.allocation).all()
+        return of_look.half_width(n, scores) if is_begun else these.span / 2
+
+    way = of_look._replace(
+        name=replace(terms, sequence="betting", model="fixed").method,
+        is_own=terms.sequence is not None,
+        is_watched=True,
+        items=lambda t, scores: _first(these.n_items, lambda n: half_width(n, scores) <= t),
+        half_width=half_width,
+    )
+    return _beside_noise(way, terms)
+
+
+def _stratified(model: Model, terms: Terms) -> Way:
+    """Bound by each stratum's draws, at one number of items."""
+    repeats = terms.n_calls or math.inf
 
     def half_width(n: int) -> float:
         drawn = _drawn(n, terms.sizes, terms.allocation)
-        if is_kept and not drawn.all():  # before each stratum has a draw nothing is kept
-            return terms.span / 2
-        return stratified_half_width(
-            drawn, terms.sizes, terms.shares, terms.alpha, terms.span, model
+        return stratified_judge_half_width(
+            drawn, terms.sizes, terms.shares, repeats, terms.alpha, terms.span, model
         )
 
-    return _Way(
-        name=as_watched.method if is_kept else _look(terms, model),
-        is_own=is_own,
-        is_watched=is_kept,
+    return Way(
+        name=_look(terms, model),
+        is_own=terms.sequence is None and model == terms.model,
+        is_watched=False,
         items=lambda t, _: _first(terms.n_items, lambda n: half_width(n) <= t),
         half_width=lambda n, _: half_width(n),
+        noise=_noise_of_look(terms),
+        reads_scores=False,
     )
 
 

@@ -100,7 +100,8 @@ class Blueprint:
     `frame` is the blob that names items, arms and groups, so that a report needs only the log.
     `truth` (n_units,) float64 is the known truth of mock campaigns, None where the data hold none.
     `memory` makes the cache of a run that was opened at a time (POSIX seconds), None without one.
-    `asked` are all who can be asked, as in `crew.judges`, with their prices.
+    `asked` are all who can be asked, as in `crew.judges`, with their prices. `estimators_without` makes
+    the estimators for a run, by its cap, in which a judge tells nothing.
     """
 
     file: CampaignFile
@@ -111,6 +112,7 @@ class Blueprint:
     frame: bytes
     warnings: tuple[Problem, ...]
     is_mock: bool
+    estimators_without: Callable[[Nano | None, int], tuple[Estimator, ...]]
     truth: NDArray[np.float64] | None = None
     memory: Callable[[float], Memory] | None = None
 
@@ -228,7 +230,8 @@ def build(
     prices = problems.of(lambda: _prices(file, rubrics, data.frame, mock=mock))
     if prices is None:
         raise problems.refusal(file)
-    is_mock = mock or all(entry.adapter in MADE_UP for entry in campaign.asked)
+    kinds = {_adapter_of(entry, mock=mock) for entry in campaign.asked}
+    is_mock = "mock" in kinds and kinds <= MADE_UP
     panel = tuple(
         _panelist(entry, price, _typical(file, ix, rubrics, data, answers, mock=mock), mock=mock)
         for ix, (entry, price) in enumerate(zip(campaign.asked, prices, strict=True))
@@ -289,6 +292,9 @@ def build(
             *dropped,
         ),
         is_mock=is_mock,
+        estimators_without=lambda cap, judge: tuple(
+            make(replace(study, cap=cap), judge) for make in analysis.estimators
+        ),
         truth=data.truth,
         memory=None
         if own_loop or campaign.cache is None
@@ -687,7 +693,7 @@ def _adapter(
     campaign: Campaign, ix: JudgeIx, route: Route, study: Study, data: Dataset, *, mock: bool
 ) -> Adapter:
     entry = campaign.asked[ix]
-    kind = "mock" if mock and entry.adapter != KEY else entry.adapter
+    kind = _adapter_of(entry, mock=mock)
     plugin, is_system = find("judges", kind), ix >= len(campaign.judges)
     settings = entry.mock if kind == "mock" else entry.own_settings
     setting = JudgeSetting(
@@ -962,6 +968,11 @@ def identity_digest(identity: Mapping[str, Json]) -> str:
     return sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
 
 
+def _adapter_of(entry: JudgeEntry, *, mock: bool) -> str:
+    """Say who is really asked: a mock may stand in for everyone but a key."""
+    return "mock" if mock and entry.adapter != KEY else entry.adapter
+
+
 def _is_simulated(entry: JudgeEntry, mock: bool) -> bool:  # noqa: FBT001  # one fact of two
     return mock or entry.adapter in {*MADE_UP, "recorded"}
 
@@ -1010,11 +1021,12 @@ def _frame_document(data: Dataset) -> bytes:
 class _Analysis:
     """The policy's settings, makers of estimators, and gates, each completed by the others.
 
-    Estimators stand with the primary one first; those that only gates read are the last.
+    Estimators stand with the primary one first; those that only gates read are the last. They are made
+    of a study and, if one of its judges is to be left out, that one's number.
     """
 
     design: BaseModel
-    estimators: tuple[Callable[[Study], Estimator], ...]
+    estimators: tuple[Callable[..., Estimator], ...]
     gates: tuple[Gate, ...]
     entries: tuple[int, ...]
     """The place in the file of the entry that each estimator stands under."""
@@ -1090,10 +1102,13 @@ def looks_of(file: CampaignFile, study: Study, cap: Nano | None) -> int:
     return n_judges * batches_per_look(n_batches, block)
 
 
-def _maker(kind: str, settings: BaseModel, family: str = "") -> Callable[[Study], Estimator]:
+def _maker(kind: str, settings: BaseModel, family: str = "") -> Callable[..., Estimator]:
     plugin = find("estimators", kind)
 
-    def make(study: Study) -> Estimator:
+    def make(study: Study, left_out: int | None = None) -> Estimator:
+        if left_out is not None and plugin.wants_panel:
+            others = study.panel[:left_out] + study.panel[left_out + 1 :]
+            study = replace(study, panel=others)
         # A slow estimate leaves the event loop, where the policy and judges draw from the study's.
         own = replace(study, seeds=Seeds(study.seeds.seed))
         estimator: Estimator = plugin.build(settings, own)

@@ -578,6 +578,12 @@ def _taken_for_granted(answers: Correctness, wanted: Wanted) -> Iterator[Assumpt
             f"the {plural(n, 'item')} here are the whole benchmark, so its mean is no estimate",
             "--of N says that they are a part of N",
         )
+        if not answers.asked.all():
+            yield Assumption(
+                "of a system without a row on some items, those that it has are a random part, their "
+                "number fixed beforehand",
+                "no row: not asked; an empty cell was asked and gave nothing",
+            )
     elif n < population:
         where = " within each stratum" if wanted.design == "stratified" else ""
         yield Assumption(

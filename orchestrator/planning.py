@@ -35,8 +35,11 @@ from orchestrator.benchmark_plan import (
     ScoreBook,
     arms_of,
     by_method,
+    hardest,
     is_answered,
     is_paired,
+    open_half_width,
+    own_way,
     reads_difference,
 )
 from orchestrator.build import Blueprint, crew_like
@@ -312,6 +315,7 @@ class _Seen:
 
     `is_cut`: it was ended for its length, after `n_cut` calls and `spent_cut` nano-USD of the
     campaign's; what follows these goes on as before. `book` holds the scores of a benchmark's items.
+    `still` is the half-width that is the same whatever the spread of scores.
     """
 
     rehearsal: Rehearsal
@@ -320,6 +324,7 @@ class _Seen:
     n_cut: int = 0
     spent_cut: int = 0
     book: ScoreBook | None = None
+    still: float = 0.0
 
 
 class _More(NamedTuple):
@@ -353,6 +358,7 @@ class _Theatre:
         )
         settings = self.primary.settings
         self.has_methods = isinstance(settings, ExchangeableConfig) and is_answered(settings)
+        self.repeats = _repeats(campaign.policy)
         # A design of batches is laid out on all items: on a part of them it is another one.
         self.takes_parts = blueprint.study.kind is not Kind.RATE_BATCH
         self.has_offsets = getattr(self.primary.settings, "target", None) == "common"
@@ -419,8 +425,8 @@ class _Theatre:
         settings = case.policy.settings
         panel = [study.panel[judge] for judge in case.judges]
         most = getattr(settings, "max_repeats", None)
-        is_once = isinstance(settings, SubsampleConfig)
-        repeats = [1 if is_once else min(p.repeats or math.inf, most or math.inf) for p in panel]
+        fixed = _repeats(case.policy) if isinstance(settings, SubsampleConfig) else None
+        repeats = [fixed or min(p.repeats or math.inf, most or math.inf) for p in panel]
         n_answers = study.frame.n_units if self.systems else 0
         by_list = study.frame.n_units * sum(repeats) + n_answers
         price = np.array([p.planning for p in panel], dtype=np.float64)
@@ -511,7 +517,7 @@ class _Theatre:
             for k, judge in enumerate(case.judges)
         ]
         # Each system answers its own arm's units, once.
-        most = max(planned.values()) / seen.part
+        most = max(planned.values()) / seen.part / _repeats(case.policy)
         more += [most / self.blueprint.study.frame.n_arms] * len(self.systems)
         cap, each = self.blueprint.crew.opened.cap, sum(made.spent) / max(1, sum(made.calls))
         if cap is not None and sum(made.spent) + each * sum(more) > cap:
@@ -559,15 +565,32 @@ class _Theatre:
                 raise
             # What the whole allows may not fit a part: a pilot, or money that just suffices.
             return self._on_items(case, n_most, self._items(1.0, 0))
-        made = _scaled(rehearsal, part)
+        open_, still = self._still(book, len(items))
+        made = _scaled(rehearsal, part, open_)
         return _Seen(
             rehearsal=made,
             book=book,
+            still=still,
             part=part,
             is_cut=is_cut,
             n_cut=sum(rehearsal.calls),
             spent_cut=sum(made.spent),
         )
+
+    def _still(self, book: ScoreBook | None, n: int) -> tuple[float, float]:
+        """Say which half-width stays as it is: on a part of the items, and whatever scores' spread is.
+
+        Both of a benchmark alone: what missing verdicts leave open; and that with the judge's noise, or
+        all of it where no score is read.
+        """
+        study, stop = self.blueprint.study, self.blueprint.crew.stop
+        found = [] if book is None else _likely(self, book)
+        if not found:
+            return 0.0, 0.0
+        config = _benchmark_config(self)
+        like = hardest(config, study, stop, found, half_width=self.target, n=n)
+        way, open_ = own_way(config, study, stop), open_half_width(config, study, like)
+        return open_, open_ + way.noise if way.reads_scores else math.inf
 
     def _items(self, part: float, fewest: int) -> NDArray[np.int64]:
         """Choose a part of the items at random, whole clusters of them and not too few."""
@@ -671,7 +694,7 @@ class _Theatre:
         )
         book: ScoreBook | None = None
         if self.has_methods:
-            book = ScoreBook(study, self.primary.settings.criterion)
+            book = ScoreBook(study, self.primary.settings.criterion, self.repeats)
             crew = replace(crew, new_estimators=_beside(crew.new_estimators, book))
         clock = blueprint.file.campaign.budget.wall_clock
         rehearsal = rehearse(
@@ -696,6 +719,11 @@ def _beside(
     make: Callable[[Nano | None], tuple[Estimator, ...]], book: ScoreBook
 ) -> Callable[[Nano | None], tuple[Estimator, ...]]:
     return lambda cap: (*make(cap), book)
+
+
+def _repeats(policy: Policy) -> int:
+    """Say how often each judge is asked about a unit, where that is fixed; else 1."""
+    return policy.settings.repeats if isinstance(policy.settings, SubsampleConfig) else 1
 
 
 def _of_part(policy: Policy, part: float) -> Policy:
@@ -785,11 +813,11 @@ def _n_clusters(blueprint: Blueprint) -> int:
     return int(blueprint.study.frame.cluster.max(initial=-1)) + 1
 
 
-def _scaled(seen: Rehearsal, part: float) -> Rehearsal:
+def _scaled(seen: Rehearsal, part: float, open_: float) -> Rehearsal:
     """Bring what a part of the items showed to the size of the campaign.
 
     Widths of single units depend on the money for each unit alone, all others on the root of the
-    number of items.
+    number of items; but for `open_`, which missing verdicts leave open whatever that number is.
     """
     if part == 1.0:
         return seen
@@ -813,7 +841,7 @@ def _scaled(seen: Rehearsal, part: float) -> Rehearsal:
                 at_s=min(sight.at_s, start_s) + max(0.0, sight.at_s - start_s) / part,
                 calls=up(sight.calls),
                 spent=up(sight.spent),
-                half_width=sight.half_width * shrink,
+                half_width=_times(sight.half_width, shrink, open_),
                 n_items=round(sight.n_items / part),
             )
             for sight in seen.sights
@@ -828,6 +856,11 @@ def _scaled(seen: Rehearsal, part: float) -> Rehearsal:
         duration_s=whole_s,
         bound_by={name: s / whole_s for name, s in seconds.items()},
     )
+
+
+def _times(half_width: float, factor: float, still: float) -> float:
+    """Let a half-width be so many times as long, but for what stays as it is."""
+    return still + factor * (half_width - still) if half_width > still else half_width
 
 
 def _is_per_unit(seen: Rehearsal) -> bool:
@@ -860,13 +893,18 @@ def _ends(take: _Seen, theatre: _Theatre) -> list[_End]:
 
 def _end(seen: _Seen, factor: float, theatre: _Theatre) -> _End:
     """Find the first look at which the target is met; without one, the end of the rehearsal."""
-    made, target, before = seen.rehearsal, theatre.target, None
+    made, target, before, still = seen.rehearsal, theatre.target, None, seen.still
+
+    def width(sight: Sight) -> float:
+        return _times(sight.half_width, factor, still)
+
     for sight in made.sights:
         is_wide_enough = sight.n_items >= theatre.min_items and math.isfinite(sight.half_width)
-        if target is not None and is_wide_enough and factor * sight.half_width <= target:
+        if target is not None and is_wide_enough and width(sight) <= target:
             # The widest of single units' widths falls in steps, all others steadily.
             start = None if _is_per_unit(made) else before
-            return _crossing(start, sight, target / factor, theatre.every, factor)
+            end = _crossing(start, sight, _times(target, 1 / factor, still), theatre.every)
+            return replace(end, half_width=_times(end.half_width, factor, still))
         before = sight if is_wide_enough else None
     last = made.sights[-1].half_width if made.sights else math.nan
     return _End(
@@ -875,7 +913,7 @@ def _end(seen: _Seen, factor: float, theatre: _Theatre) -> _End:
         seconds=made.duration_s,
         calls=made.calls,
         spent=made.spent,
-        half_width=factor * last,
+        half_width=_times(last, factor, still),
     )
 
 
@@ -892,7 +930,7 @@ def _mean(ends: Sequence[_End]) -> _End:
     )
 
 
-def _crossing(before: Sight | None, after: Sight, width: float, every: int, factor: float) -> _End:
+def _crossing(before: Sight | None, after: Sight, width: float, every: int) -> _End:
     """Find the look between two at which the width is reached: log width is linear in log n.
 
     A width that ends at 0, since nothing is left unseen, falls to it evenly.
@@ -922,7 +960,7 @@ def _crossing(before: Sight | None, after: Sight, width: float, every: int, fact
         seconds=at(start.at_s + start.drain_s, after.at_s + after.drain_s),
         calls=each(start.calls, after.calls),
         spent=each(start.spent, after.spent),
-        half_width=factor * min(width, at(start.half_width, after.half_width)),
+        half_width=min(width, at(start.half_width, after.half_width)),
     )
 
 
@@ -983,7 +1021,7 @@ def _widths(
                 continue
             low, high = min(low, end.half_width * fewer), max(high, end.half_width)
             if take.spent_cut < end.money:
-                cut = factor * _width_at(take.rehearsal, take.spent_cut)
+                cut = _times(_width_at(take.rehearsal, take.spent_cut), factor, take.still)
                 low = min(low, cut * math.sqrt(take.spent_cut / end.money))
                 high = max(high, cut)
     return Range(low=low, expected=expected, high=high)
@@ -1207,23 +1245,16 @@ def _by_method(theatre: _Theatre, own: _Seen, wanted: Wanted) -> ByMethod | None
     blueprint = theatre.blueprint
     opened, study, stop = blueprint.crew.opened, blueprint.study, blueprint.crew.stop
     campaign = blueprint.file.campaign
-    design = campaign.policy.settings
-    config = theatre.primary.settings
-    left_open = {
-        "check": campaign.stop.checking,
-        "target_half_width": theatre.target,
-        "design": getattr(design, "design", None),
-        "strata": getattr(design, "strata", None),
-    }
-    config = config.model_copy(
-        update={key: value for key, value in left_open.items() if getattr(config, key) is None}
-    )
+    config = _benchmark_config(theatre)
     half_widths = [*([] if theatre.target is None else [theatre.target]), *wanted.half_widths]
     money = [*([] if opened.cap is None else [opened.cap]), *wanted.money]
-    assumed = _assumed(theatre, own, config, wanted.mean)
+    assert own.book is not None  # as there are methods
+    likely = _likely(theatre, own.book, wanted.mean)
     n_items = _items_told(theatre, own)
-    if assumed is None or not n_items or not (half_widths or money):
+    if not likely or not n_items or not (half_widths or money):
         return None
+    aim = half_widths[0] if half_widths else None
+    assumed = hardest(config, study, stop, likely, half_width=aim, n=round(n_items))
     made = own.rehearsal
     costs = Costs(
         expected=[x / n_items for x in made.spent],
@@ -1240,8 +1271,23 @@ def _by_method(theatre: _Theatre, own: _Seen, wanted: Wanted) -> ByMethod | None
         costs,
         half_widths=list(dict.fromkeys(half_widths)),
         money=list(dict.fromkeys(money)),
-        most_items=getattr(design, "max_items", None),
+        most_items=getattr(campaign.policy.settings, "max_items", None),
         factors=FACTORS,
+    )
+
+
+def _benchmark_config(theatre: _Theatre) -> ExchangeableConfig:
+    """Complete a benchmark's estimate by what the policy and the stop rule say."""
+    campaign, config = theatre.blueprint.file.campaign, theatre.primary.settings
+    assert isinstance(config, ExchangeableConfig)
+    design = campaign.policy.settings
+    left_open = {
+        "check": campaign.stop.checking,
+        "target_half_width": theatre.target,
+        **{key: getattr(design, key, None) for key in ("design", "strata", "repeats", "draw_by")},
+    }
+    return config.model_copy(
+        update={key: value for key, value in left_open.items() if getattr(config, key) is None}
     )
 
 
@@ -1250,31 +1296,35 @@ def _items_told(theatre: _Theatre, own: _Seen) -> float:
     made, study = own.rehearsal, theatre.blueprint.study
     told = _told(made)[: len(study.panel)]
     gone_on = made.n_told / max(1, sum(told))
-    return max(told) * gone_on / study.frame.n_arms
+    return max(told) * gone_on / study.frame.n_arms / theatre.repeats
 
 
-def _assumed(
-    theatre: _Theatre, own: _Seen, config: ExchangeableConfig, mean: float | None
-) -> Assumed | None:
-    """Say what scores are taken to be like: those of the arm that varies most in the rehearsal.
+def _likely(theatre: _Theatre, book: ScoreBook, mean: float | None = None) -> list[Assumed]:
+    """Say what scores are taken to be like, arm by arm, as in a rehearsal; one entry for a difference.
 
-    None where some arm has too few.
+    Empty where some arm has too few.
     """
-    blueprint = theatre.blueprint
+    blueprint, config = theatre.blueprint, _benchmark_config(theatre)
     study, stop = blueprint.study, blueprint.crew.stop
-    arms, book = arms_of(config, study, stop), own.book
-    assert book is not None  # as there are methods
-    found = [book.scores(*arms)] if is_paired(config, stop) else [book.scores(a) for a in arms]
+    arms = arms_of(config, study, stop)
+    is_difference = reads_difference(config, stop)
+    groups = [arms] if is_paired(config, stop) else [[arm] for arm in arms]
+    found = [book.scores(*group) for group in groups]
     known = [scores for scores in found if scores is not None]
     if len(known) < len(found):
-        return None
-    widest = max(known, key=lambda scores: scores.sd)
-    missing = [book.missing(arm) for arm in arms]
-    return Assumed(
-        scores=widest if mean is None else _with_mean(widest, mean),
-        source=_source(blueprint) if mean is None else "option",
-        missing=sum(missing) if reads_difference(config, stop) else max(missing),
-    )
+        return []
+    noises = [[book.noise(arm) for arm in group] for group in groups]
+    likely = [
+        Assumed(
+            scores=scores if mean is None else _with_mean(scores, mean),
+            source=_source(blueprint) if mean is None else "option",
+            missing=sum(book.missing(arm) for arm in (arms if is_difference else group)),
+            noise=None if None in noise else sum(x or 0.0 for x in noise),
+        )
+        for scores, group, noise in zip(known, groups, noises, strict=True)
+    ]
+    # The widths of two intervals add; the wider one speaks for both.
+    return [max(likely, key=lambda each: each.scores.sd)] if is_difference else likely
 
 
 def _with_mean(scores: Scores, mean: float) -> Scores:

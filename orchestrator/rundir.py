@@ -93,12 +93,12 @@ def summary(
     *,
     unstopped: State = State.INTERRUPTED,
     fingerprint: str | None = None,
-    new_estimators: Callable[[Nano | None], tuple[Estimator, ...]] | None = None,
+    estimators_without: Callable[[Nano | None, int], tuple[Estimator, ...]] | None = None,
 ) -> ReportData:
     """Summarise a run from its log.
 
     Who has just written the log gives its `fingerprint`; then the hashes are not checked again.
-    `new_estimators` are those of the run's campaign, which is loaded again without them to say what
+    `estimators_without` are those of the run's campaign, which is loaded again without them to say what
     the estimates would be without each judge.
     """
     # Loaded here since it loads campaigns, which import this module.
@@ -113,7 +113,7 @@ def summary(
         data,
         path=str(directory),
         fingerprint=fingerprint,
-        without_judge=without_judges(directory, data, new_estimators),
+        without_judge=without_judges(directory, data, estimators_without),
         audits=audit_run(directory, most=MOST_VOTES),
     )
 

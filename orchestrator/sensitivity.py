@@ -12,12 +12,12 @@ from orchestrator.core.estimate import Estimate
 from orchestrator.core.events import GLANCE, Opened, Started
 from orchestrator.core.money import Nano
 from orchestrator.core.ports import Estimator
-from orchestrator.core.query import Judged, Role
+from orchestrator.core.query import Judged, Outcome, Role
 from orchestrator.core.records import records
-from orchestrator.core.wire import Json
+from orchestrator.core.wire import Json, Origin
 from orchestrator.report.data import ReportData, WithoutJudge
 
-NewEstimators = Callable[[Nano | None], tuple[Estimator, ...]]
+EstimatorsWithout = Callable[[Nano | None, int], tuple[Estimator, ...]]
 
 MOST_QUESTIONS = 20_000
 """Beyond, the estimators would take more than some two seconds, and nothing is left out."""
@@ -25,33 +25,35 @@ MOST_JUDGES = 6
 
 
 def without_judges(
-    directory: Path, data: ReportData, new_estimators: NewEstimators | None = None
+    directory: Path, data: ReportData, estimators_without: EstimatorsWithout | None = None
 ) -> tuple[WithoutJudge, ...]:
     """Estimate anew with each judge left out; empty where it can't be done, or would be slow.
 
     Only final estimates are held against that, of panels of at most `MOST_JUDGES`. Estimates of each
-    judge by itself, and of many names, are left out. Without `new_estimators` the run's campaign is
-    loaded again; if it is gone or has changed, nothing is estimated.
+    judge by itself, and of many names, are left out. Without `estimators_without` the run's campaign
+    is loaded again; if it is gone or has changed, nothing is estimated.
     """
     is_small = data.counts.told <= MOST_QUESTIONS and 1 < len(data.judges) <= MOST_JUDGES
     has_answers = sum(judge.answered > 0 for judge in data.judges) > 1
     if not (data.are_final and is_small and has_answers):
         return ()
-    new_estimators = new_estimators or _estimators_of(directory)
-    if new_estimators is None:
-        return ()
+    if estimators_without is None:
+        again = loaded_again(directory)
+        if again is None:
+            return ()
+        estimators_without = again.estimators_without
     n_answers = [0] * len(data.judges)
     with rundir.reading(directory) as reader:
         opened = reader.last(Opened)
         cap = None if opened is None else opened.cap
-        left_out = [new_estimators(cap) for _ in data.judges]
+        left_out = [estimators_without(cap, k) for k in range(len(data.judges))]
         for record in records(row.event for row in reader.read_unchecked()):
             query = record.query
-            is_judge = query.role is Role.JUDGE
-            if is_judge:
-                n_answers[query.judge] += isinstance(record.outcome, Judged)
+            if query.role is not Role.JUDGE:
+                continue
+            n_answers[query.judge] += _is_own(record.outcome)
             for k, estimators in enumerate(left_out):
-                if not (is_judge and query.judge == k):
+                if query.judge != k:
                     for estimator in estimators:
                         estimator.update(record)
     return tuple(
@@ -65,9 +67,9 @@ def _estimates(estimators: tuple[Estimator, ...]) -> tuple[Estimate, ...]:
     return tuple(e for e in found if len(e.names) <= GLANCE and e.target != "judges")
 
 
-def _estimators_of(directory: Path) -> NewEstimators | None:
-    again = loaded_again(directory)
-    return None if again is None else again.crew.new_estimators
+def _is_own(outcome: Outcome) -> bool:
+    """Say whether the judge itself gave the answer: what a key decided, another judge tells too."""
+    return isinstance(outcome, Judged) and outcome.origin is not Origin.KEY
 
 
 def loaded_again(directory: Path) -> Blueprint | None:

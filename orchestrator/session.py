@@ -388,7 +388,7 @@ class Session:
         data = rundir.summary(
             self.directory,
             fingerprint=fingerprint,
-            new_estimators=self.blueprint.crew.new_estimators,
+            estimators_without=self.blueprint.estimators_without,
         )
         campaign = self.blueprint.file.campaign
         for form in campaign.output.formats:

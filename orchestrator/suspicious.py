@@ -158,6 +158,7 @@ def of_correctness(answers: Correctness, estimates: Sequence[Estimate]) -> Itera
     for what, names in named:
         yield from _names_alike(what, names)
     yield from _unread(answers)
+    yield from _nearly_whole(answers)
     if not answers.is_whole:
         yield from _drawn_amiss(answers)
     yield from _missing_verdicts(answers)
@@ -194,15 +195,22 @@ def _unread(answers: Correctness) -> Iterator[Suspicion]:
     )
 
 
-def _drawn_amiss(answers: Correctness) -> Iterator[Suspicion]:
-    """Look whether the items can be a random part of the benchmark."""
-    n, population = len(answers.items), answers.population
-    if NEARLY_ALL * population <= n < population:
+def _nearly_whole(answers: Correctness) -> Iterator[Suspicion]:
+    """Look whether a system has so many of the items that what lacks is hardly left out by lot."""
+    population = answers.population
+    found = zip(answers.asked.sum(axis=1).tolist(), answers.systems, strict=True)
+    nearly = [each for each in found if NEARLY_ALL * population <= each[0] < population]
+    if nearly:
+        some = _some([f"{n:,}{f' in {seen(name)}' if name else ''}" for n, name in nearly])
         yield Suspicion(
             "nearly_whole",
-            f"{n:,} of {population:,} items are here. So many are hardly drawn by lot: items that failed "
+            f"{some} of {population:,} items are here. So many are hardly drawn by lot: items that failed "
             "or were joined away are no random ones, and only the range of what they may score is sure",
         )
+
+
+def _drawn_amiss(answers: Correctness) -> Iterator[Suspicion]:
+    """Look whether the items can be a random part of the benchmark."""
     if not answers.strata:
         return
     drawn = np.bincount(answers.stratum, minlength=len(answers.strata))

@@ -203,13 +203,13 @@ class JudgeStep(Model):
 
 def _step_of(value: Any) -> str | None:
     keys = value if isinstance(value, dict) else vars(value) if isinstance(value, Model) else {}
-    return next((key for key in ("match", "judge", "column") if key in keys), None)
+    return next((f"by {key}" for key in ("match", "judge", "column") if key in keys), None)
 
 
 Step = Annotated[
-    Annotated[MatchStep, Tag("match")]
-    | Annotated[JudgeStep, Tag("judge")]
-    | Annotated[ColumnStep, Tag("column")],
+    Annotated[MatchStep, Tag("by match")]
+    | Annotated[JudgeStep, Tag("by judge")]
+    | Annotated[ColumnStep, Tag("by column")],
     Discriminator(
         _step_of,
         custom_error_type="wants",

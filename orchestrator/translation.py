@@ -37,7 +37,7 @@ def translated(error: ValidationError, data: Any) -> Iterator[Refusal]:
 def _authored(data: Any, details: ErrorDetails) -> Loc:
     """Give the place as its author knows it: without the branches of unions and our own fields."""
     loc: Loc = ()
-    parts = details["loc"]
+    whole, parts = data, details["loc"]
     for part in parts:
         if holds(data, part):
             loc, data = (*loc, part), data[part]
@@ -45,6 +45,8 @@ def _authored(data: Any, details: ErrorDetails) -> Loc:
         loc = (*loc, parts[-1])
     if details["type"] in {"union_tag_invalid", "union_tag_not_found"}:
         loc = (*loc, details["ctx"]["discriminator"].strip("'"))
+    if details["type"] == "wants" and isinstance(data, dict):
+        loc = (*loc, *[key for key in data if key not in _known_keys(whole, loc)][:1])
     return loc
 
 
@@ -85,6 +87,10 @@ def _message(details: ErrorDetails, data: Any, loc: Loc) -> str:
             return f"wants at most {ctx['le']:g}{was}"
         case "value_error":
             return str(ctx["error"])
+        case "wants" if isinstance(details["input"], dict):
+            # Its place is that of a key which no branch has, if there is one.
+            keys = ", ".join(details["input"])
+            return _unknown_key(data, loc) if loc[-1] in details["input"] else f"{details['msg']}, not {{{keys}}}"
         case "wants":
             return f"{details['msg']}{was}"
         case "stated":

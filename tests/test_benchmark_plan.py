@@ -17,7 +17,8 @@ from estimators.exchangeable import (
     items_for_half_width,
     subsample_half_width,
 )
-from estimators.sequence_ends import Scores
+from estimators.judge_repeats import judge_half_width, noise_half_width
+from estimators.sequence_ends import Scores, items_for_sequence
 from estimators.subsample_bounds import items_for_hypergeometric
 from estimators.targets import Contrast
 from orchestrator import Campaign
@@ -27,6 +28,7 @@ from orchestrator.benchmark_plan import (
     Costs,
     ScoreBook,
     by_method,
+    hardest,
     is_answered,
 )
 from orchestrator.core.frame import Frame
@@ -47,13 +49,14 @@ STOP = StopRule()
 CENT = 10**7
 
 
-def study(n_items, arms=("a",), *, scale=RIGHT, strata=None, n_judges=1):
+def study(n_items, arms=("a",), *, scale=RIGHT, strata=None, n_judges=1, hope=None):
     return Study(
         kind=Kind.CHECK,
         frame=Frame.of([f"i{k}" for k in range(n_items)], arms, stratum=strata),
         panel=tuple(Panelist(name=f"j{j}", card=FREE) for j in range(n_judges)),
         criteria=(Criterion(name="right", scale=scale),),
         seeds=Seeds(3),
+        covariates={} if hope is None else {"hope": np.repeat(hope, len(arms))},
     )
 
 
@@ -274,6 +277,125 @@ def test_a_target_of_every_arm_is_not_that_of_the_difference():
     assert (found.target, found.alpha) == ("arms", 0.025)
 
 
+# --- expected scores, repeats, draws by a column --------------------------------------------------
+
+
+def test_repeats_are_no_yes_or_no():
+    names = items(answers(study(900), config(repeats=3), half_widths=[0.05])).keys()
+    assert "hypergeometric" not in names
+    assert "prior-posterior sequence without replacement" not in names
+    assert "empirical Bernstein-Serfling" in names
+
+
+@pytest.mark.parametrize(("repeats", "n_judges"), [(1, 1), (3, 1), (2, 2)])
+def test_the_noise_of_expected_scores_widens_each_method_in_its_way(repeats, n_judges):
+    of, m = study(4_000, n_judges=n_judges), repeats * n_judges
+    like = Scores(0.0, 1.0, 0.8, 0.3)
+    asked = {"half_widths": [0.05], "money": [1_001 * CENT]}
+    entry = config(judgment="expected", repeats=repeats)
+    by_name = {method.name: method for method in answers(of, entry, like, **asked).methods}
+    bound = by_name["finite-population Hoeffding with the judge's noise"]
+    assert bound.for_money[0].half_width.expected == pytest.approx(
+        judge_half_width(1_000, 4_000, m, 0.05)
+    )
+    n = bound.for_half_width[0].items.expected
+    assert judge_half_width(n, 4_000, m, 0.05) <= 0.05 < judge_half_width(n - 1, 4_000, m, 0.05)
+    betting = by_name["betting sequence without replacement and Hoeffding for the judge's noise"]
+    assert betting.is_own
+    noise, is_binary = noise_half_width(4_000, m, 0.01), m == 1
+    assert betting.for_half_width[0].items.expected == items_for_sequence(
+        "betting", 0.05 - noise, 4_000, alpha=0.04, scores=yes_or_no(0.8) if is_binary else like
+    )
+
+
+def test_no_number_of_items_is_enough_where_the_noise_alone_is_wider():
+    of, asked = study(500), {"half_widths": [0.06], "money": [10**12]}
+    found = answers(of, config(judgment="expected"), **asked)
+    alone = noise_half_width(500, 1, 0.01)
+    assert alone > 0.06
+    assert all(method.for_half_width[0].items is None for method in found.methods)
+    assert own(found).for_money[0].half_width.expected == pytest.approx(alone)
+    more = answers(of, config(judgment="expected", repeats=4), Scores(0.0, 1.0, 0.8, 0.3), **asked)
+    assert own(more).for_half_width[0].items.expected < 500
+
+
+def test_two_noises_of_a_paired_difference_are_not_those_of_one_on_its_scale():
+    of = study(4_000, ("a", "b"))
+    gap = Contrast(arm="a", baseline="b", paired=True)
+    entry = config(design="paired", contrast=gap, judgment="expected", repeats=2)
+    found = answers(of, entry, Scores(-1.0, 1.0, 0.0, 0.3), money=[10**12])
+    assert own(found).for_money[0].half_width.expected == pytest.approx(
+        noise_half_width(4_000, 4, 0.01, 2.0)
+    )
+
+
+def test_strata_have_noise_too():
+    of = study(3_000, strata=[f"s{k % 3}" for k in range(3_000)])
+    for design in ("macro", "stratified"):
+        entry = config(design=design, judgment="expected", target_half_width=0.06)
+        found = answers(of, entry, half_widths=[0.06], money=[10**12])
+        widths = [method.for_money[0].half_width.expected for method in found.methods]
+        error = [0.01 if method.watching_covered else 0.05 for method in found.methods]
+        assert widths == pytest.approx([noise_half_width(3_000, 1, each) for each in error])
+        plain = answers(of, config(design=design, target_half_width=0.06), half_widths=[0.06])
+        for method, without in zip(found.methods, plain.methods, strict=True):
+            more = method.for_half_width[0].items.expected
+            assert more > without.for_half_width[0].items.expected
+
+
+def test_draws_by_a_column_have_one_method_and_need_more_of_scores_that_it_says_nothing_of():
+    rng = np.random.default_rng(4)
+    alike = answers(study(3_000), config(), half_widths=[0.03])
+    (even,) = answers(
+        study(3_000, hope=np.ones(3_000)), config(draw_by="hope"), half_widths=[0.03]
+    ).methods
+    assert even.for_half_width == own(alike).for_half_width
+    assert even.name == "weighted betting sequence without replacement"
+    of = study(3_000, hope=np.exp(rng.standard_normal(3_000)))
+    # It holds at every look, whatever the file says.
+    (drawn,) = answers(of, config(draw_by="hope", check="end"), half_widths=[0.03]).methods
+    assert (drawn.is_own, drawn.watching_covered) == (True, True)
+    assert drawn.for_half_width[0].items.low > own(alike).for_half_width[0].items.low
+    assert drawn.for_half_width[0].items.expected > 1.2 * items(alike)[own(alike).name].expected
+
+
+def test_calls_are_repeated_where_items_are_dear_and_the_judge_is_noisy():
+    of, entry = study(5_000), config(judgment="expected", repeats=2)
+    scores = Scores(0.0, 1.0, 0.7, 0.4)
+
+    def best(noise, *price, **more):
+        like = Assumed(scores=scores, source="data", noise=noise)
+        n_systems = len(price) - 1
+        asked = {"half_widths": [0.05], "money": [], **more}
+        each = costs(*price, n_systems=n_systems)
+        return by_method(more.pop("entry", entry), of, STOP, like, each, **asked).best_repeats
+
+    assert best(0.2, CENT, 20 * CENT) > best(0.2, CENT, CENT) >= best(0.2, CENT)
+    assert best(0.0, CENT) == 1
+    assert best(None, CENT) is None
+    assert best(0.2, CENT, half_widths=[0.001]) is None  # no number of calls is enough
+    like = Assumed(scores=scores, source="data", noise=0.2)
+    these = by_method(config(repeats=2), of, STOP, like, costs(CENT), half_widths=[0.05], money=[])
+    assert these.best_repeats is None
+
+
+def test_what_is_missing_of_one_arm_is_not_added_to_the_spread_of_another():
+    of = study(8_000, ("a", "b", "c"))
+    noisy = Assumed(scores=yes_or_no(0.7), source="data", missing=0.001)
+    holey = Assumed(scores=yes_or_no(0.9), source="data", missing=0.012)
+    neither = Assumed(scores=yes_or_no(0.95), source="data", missing=0.0005)
+    arms = [neither, noisy, holey, noisy]
+
+    def chosen(half_width, n=2_000):
+        return hardest(config(), of, STOP, arms, half_width=half_width, n=n)
+
+    assert chosen(0.03) is noisy
+    assert chosen(0.008) is holey
+    assert chosen(0.001) is holey
+    assert chosen(None, 500) is noisy
+    assert chosen(None, 7_900) is holey
+
+
 def test_a_last_look_takes_its_share_of_the_error_from_the_sequence():
     plain = answers(study(2_000), config(), half_widths=[0.03])
     look = answers(
@@ -342,7 +464,8 @@ def test_the_book_knows_means_and_spreads_of_arms_and_of_their_differences():
         for arm in range(2):
             for judge in range(2):
                 book.update(rating(0, 2 * item + arm, values[item, arm, judge], judge=judge))
-    book.update(rating(0, 0, 1.0, replicate=1))  # repeats are not read
+    book.update(rating(0, 0, 1.0, replicate=1))  # more than are wanted, and
+    book.update(rating(0, 0, 1.0, replicate=-1))  # questions beside the design are not read
     book.update(missing(0, 1))
     means = values.mean(axis=2)
     for arm in range(2):
@@ -354,6 +477,24 @@ def test_the_book_knows_means_and_spreads_of_arms_and_of_their_differences():
     assert found == pytest.approx((-1.0, 1.0, gap.mean(), gap.std()))
     assert book.estimate() == ()
     assert [book.missing(arm) for arm in range(2)] == [0.0, 1 / 401]
+
+
+def test_an_items_score_is_the_mean_of_its_repeats():
+    rng = np.random.default_rng(2)
+    of = study(2_000, n_judges=2)
+    chance = rng.uniform(0.2, 0.8, 2_000)
+    values = (rng.random((2_000, 2, 3)) < chance[:, None, None]).astype(float)
+    book = ScoreBook(of, None, repeats=3)
+    for unit in range(2_000):
+        for judge in range(2):
+            for replicate in range(3):
+                one = float(values[unit, judge, replicate])
+                book.update(rating(0, unit, one, judge=judge, replicate=replicate))
+    means = values.mean(axis=(1, 2))
+    assert book.scores(0)[2:] == pytest.approx((means.mean(), means.std()))
+    # Of the mean of two judges' calls: half of one's.
+    assert book.noise(0) == pytest.approx((chance * (1 - chance)).mean() / 2, rel=0.05)
+    assert ScoreBook(of, None).noise(0) is None
 
 
 def test_too_few_scores_are_none():
@@ -488,6 +629,94 @@ def test_a_part_of_a_benchmark_says_the_same_as_all(bench):
     part = make_plan(Campaign.from_yaml(path).build(), effort=Effort(own=900, rivals=0))
     assert part.part < 0.5 < whole.part
     assert part.calls == pytest.approx(whole.calls, rel=0.15)
+
+
+def test_a_part_of_a_benchmark_leaves_as_much_open_as_all(bench):
+    """What is missing widens an interval by its share, of few items as of many."""
+    judge = BENCH["judges"][0]
+    judge = judge | {"mock": judge["mock"] | {"faults": {"refused": 0.02}}}
+    stop = BENCH["stop"] | {"target_half_width": 0.03}
+    path = bench(4_000, judges=[judge], budget={"usd": 20}, stop=stop)
+    plan = make_plan(Campaign.from_yaml(path).build(), effort=Effort(own=1_200, rivals=1))
+    assert plan.part < 0.5
+    asked = own(plan.by_method).for_half_width[0]
+    assert asked.items.expected == pytest.approx(plan.calls, rel=0.15)
+    sure = own(answers(study(4_000), config(), yes_or_no(0.8), half_widths=[0.03]))
+    assert plan.calls > 1.2 * sure.for_half_width[0].items.expected
+
+
+def test_an_item_costs_as_many_calls_as_it_has_repeats(bench, sortition):
+    path = bench(900, policy={"kind": "subsample", "repeats": 3}, budget={"usd": 9})
+    plan = Campaign.from_yaml(path).plan()
+    assert plan.by_method.item == 3_000_000
+    assert plan.whole_list.calls == 2_700
+    asked = own(plan.by_method).for_half_width[0]
+    assert asked.spend.expected == pytest.approx(plan.spend.expected, rel=0.15)
+    assert 3 * asked.items.expected == pytest.approx(plan.calls, rel=0.15)
+    systems = bench(300, **of_systems("m1"), policy={"kind": "subsample", "repeats": 2})
+    found = Campaign.from_yaml(systems).plan().by_method
+    assert found.by_role["system"] == 1_000_000
+    # A fifth of the answers are judged, twice.
+    assert found.by_role["judge"] == pytest.approx(400_000, rel=0.25)
+
+
+def test_a_part_of_a_repeated_benchmark_says_the_same_as_all(bench):
+    repeated = {"policy": {"kind": "subsample", "repeats": 2}, "budget": {"usd": 20}}
+    path = bench(2_000, **repeated, stop=BENCH["stop"] | {"target_half_width": 0.04})
+    whole = make_plan(Campaign.from_yaml(path).build(), effort=Effort(own=4_000, rivals=0))
+    part = make_plan(Campaign.from_yaml(path).build(), effort=Effort(own=1_800, rivals=0))
+    assert part.part < 0.5 < whole.part
+    assert part.calls == pytest.approx(whole.calls, rel=0.15)
+
+
+def test_expected_scores_are_planned_with_their_noise(bench, sortition):
+    judge = BENCH["judges"][0]
+    judge = judge | {"mock": judge["mock"] | {"sd": 0.6}}
+    sections = {
+        "judges": [judge],
+        "policy": {"kind": "subsample", "repeats": 2},
+        "budget": {"usd": 9},
+        "stop": BENCH["stop"] | {"target_half_width": 0.1},
+        "estimate": [BENCH["estimate"][0] | {"judgment": "expected"}],
+    }
+    path = bench(700, **sections)
+    code, out, _ = sortition("plan", path)
+    assert code == 0
+    assert re.search(
+        r"^repeats +with judgment: expected, \d+ calls? of each judge", out, re.MULTILINE
+    )
+    plan = json.loads((path.parent / "plan.json").read_text("utf-8"))
+    asked = plan["by_method"]["methods"][0]["for_half_width"][0]
+    assert asked["spend_nano_usd"]["expected"] == pytest.approx(
+        plan["run"]["spend_nano_usd"]["expected"], rel=0.15
+    )
+    below = bench(700, **sections | {"stop": BENCH["stop"] | {"target_half_width": 0.04}})
+    _, out, _ = sortition("plan", below)
+    assert "never reached" in out
+    assert json.loads((path.parent / "plan.json").read_text("utf-8"))["needs_nano_usd"] is None
+
+
+def test_draws_by_a_column_are_planned_as_they_are_rehearsed(bench, sortition):
+    path = bench(1_000, policy={"kind": "subsample", "draw_by": "hope"}, budget={"usd": 9})
+    rng = np.random.default_rng(7)
+    rows = [json.loads(line) for line in (path.parent / "items.jsonl").read_text().splitlines()]
+    hope = np.exp(rng.standard_normal(len(rows)))
+    text = "".join(json.dumps(row | {"hope": x}) + "\n" for row, x in zip(rows, hope, strict=True))
+    (path.parent / "items.jsonl").write_text(text, encoding="utf-8")
+    _, out, _ = sortition("plan", path)
+    assert "; nothing to do with hope" in out
+    plan = json.loads((path.parent / "plan.json").read_text("utf-8"))
+    (method,) = plan["by_method"]["methods"]
+    asked = method["for_half_width"][0]
+    assert asked["items"]["expected"] == pytest.approx(plan["run"]["calls"], rel=0.2)
+
+
+def test_a_width_that_reads_no_scores_has_no_range(bench):
+    stop = BENCH["stop"] | {"check": "end"}
+    plan = Campaign.from_yaml(bench(1_200, stop=stop, budget={"usd": 9})).plan()
+    asked = own(plan.by_method).for_half_width[0].items
+    assert asked.low == asked.high == pytest.approx(plan.calls, rel=0.05)
+    assert plan.spend.high - plan.spend.low < 0.1 * plan.spend.expected
 
 
 def test_systems_are_planned_with_what_their_answers_cost(bench, sortition):

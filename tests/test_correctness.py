@@ -311,6 +311,21 @@ def test_systems_with_items_of_their_own_are_not_paired(write):
     assert "no_partner" in flags(assessment)
 
 
+def test_what_one_system_lacks_of_the_whole_is_taken_for_left_out_by_lot(write):
+    """The interval rests on that, so it is said; and with nearly all rows there it is doubted."""
+    path = write(
+        item_id=[*range(100), *range(95)], model=["x"] * 100 + ["y"] * 95, correct=alternating(195)
+    )
+    assessment = assess(path, Request(kind="exchangeable"))
+    arms = estimates(assessment)["arms"]
+    assert math.isnan(arms.lower[0])
+    assert arms.lower[1] < arms.value[1] < arms.upper[1]
+    assert any(
+        "those that it has are a random part" in each.what for each in assessment.assumptions
+    )
+    assert "nearly_whole" in flags(assessment)
+
+
 def test_naive_takes_rows_for_independent_items(write):
     path = write(item_id=range(90), correct=alternating(90))
     naive = assess(path, Request(of={None: 400})).results[0].compared[0].naive

@@ -151,6 +151,7 @@ def test_recorded_verdicts_are_free_and_a_blank_one_is_missing(folder):
     result = Campaign.from_yaml(folder / "c.yaml").run(folder / "run")
     assert (result.state, list(check(result.directory))) == ("finished", [])
     assert result.missing == {"empty": 6}
+    assert not result.document["mock"]
     assert result.document["spend"]["settled_nano_usd"] == 0
     accuracy = result.estimates[0]
     # The six may be wrong, or right; 36 of the others are.
@@ -192,6 +193,21 @@ def test_every_task_can_be_about_what_systems_answer(campaign, folder, task, pol
     generated = [query.units for query in asked if query.role is Role.SYSTEM]
     assert sorted(generated) == [(unit,) for unit in range(120)]
     assert result.document["counts"]["by_role"]["judge"]["answered"] > 0
+
+
+def test_a_panel_compares_what_systems_answer(campaign, folder):
+    """What each judge's absence would change is reckoned from verdicts alone."""
+    result = campaign(
+        (
+            "  - {name: checker,",
+            "  - {name: other, adapter: mock, " + CHEAP + "}\n  - {name: checker,",
+        ),
+        (CHECK, "kind: compare\n  scale: {type: preference}"),
+        ("subsample, design: paired", "uniform, max_repeats: 1"),
+        ("exchangeable", "bradley_terry"),
+    ).run(folder / "run")
+    assert (result.state, list(check(result.directory))) == ("finished", [])
+    assert len(result.document["diagnostics"]["without_judge"]) == 2
 
 
 def test_a_panel_reads_one_answer(campaign, folder):

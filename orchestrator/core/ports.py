@@ -192,10 +192,12 @@ class Plugin:
     and estimators by ``build(config, study)``, judges by ``build(config, setting)`` with a
     `JudgeSetting`. Policies and estimators refuse a study by a `ValueError` whose text begins with
     the key at fault, ``depth: 3 is too deep``: their own or a field's path, as `stop.every`.
+    An estimator `wants_panel` if a unit counts only once every judge has answered, whichever it is.
     """
 
     config: type[Any]
     build: Callable[..., Any]
+    wants_panel: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

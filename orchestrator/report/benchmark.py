@@ -152,7 +152,8 @@ def _stop(e: Estimate, data: ReportData) -> Iterator[str]:
         if len(e.names) > 1:
             why = "the intervals hold although the stop hung on the scores"
     else:
-        why = "that number follows from the target alone, not from the scores"
+        alone = "alone" if not any(_by_name(e, "missing")) else "and from what is missing"
+        why = f"that number follows from the target {alone}, not from the scores"
     yield f"The run stopped at {at} because ±{data.target_half_width:g} was reached; {why}."
 
 

@@ -29,8 +29,8 @@ class Answer(NamedTuple):
     """One verdict that counts, or one that is missing; answers after the stop are left out.
 
     `value` is on the criterion's scale; empty with `missing` empty means "not applicable". A
-    missing verdict has a row for each unit, without a criterion. `group` is that of the item, if the
-    data have groups. Money is that of the whole
+    missing verdict has a row for each unit, without a criterion. `group` and `stratum` are those of the
+    item, if the data have such. Money is that of the whole
     question, all its attempts included, and stands in its first row alone, so that sums are right; what
     systems under test cost is not in it. `flags` are what was odd about the answer, with semicolons
     between them. `answer` is the text of the system under test that was judged, where replies are kept.
@@ -40,6 +40,7 @@ class Answer(NamedTuple):
     item: str
     arm: str
     group: str | None
+    stratum: str | None
     judge: str
     criterion: str | None
     replicate: int
@@ -310,6 +311,7 @@ class _Labels:
         frame = json.loads(blob) if blob else {}
         self._items: list[str] = frame.get("items") or []
         self._groups: list[str] = frame.get("group") or []
+        self._strata: list[str] = frame.get("stratum") or []
         self._arms: list[str] = identity.get("arms") or [""]
         self._judges: list[str] = [str(j["name"]) for j in identity.get("judges") or []]
         self.criteria: list[str] = [str(c["name"]) for c in identity.get("criteria") or []]
@@ -330,8 +332,13 @@ class _Labels:
     def on(self, answer: Answer, unit: int) -> Answer:
         item, arm = divmod(unit, len(self._arms))
         group = self._groups[item] if self._groups else None
+        stratum = self._strata[item] if self._strata else None
         return answer._replace(
-            item=self.item(unit), arm=self._arms[arm], group=group, answer=self.answer(unit)
+            item=self.item(unit),
+            arm=self._arms[arm],
+            group=group,
+            stratum=stratum,
+            answer=self.answer(unit),
         )
 
     def item(self, unit: int) -> str:
@@ -353,6 +360,7 @@ def _rows(record: Record, labels: _Labels, earlier: tuple[int, int]) -> Iterator
         item="",
         arm="",
         group=None,
+        stratum=None,
         judge=labels.asked(record),
         criterion=None,
         replicate=query.replicate,

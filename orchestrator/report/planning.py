@@ -107,7 +107,7 @@ class Point(NamedTuple):
 class ForHalfWidth:
     """How many items of each arm a half-width takes, and what all arms' then cost, nano-USD.
 
-    None where no number is enough: what is missing alone makes an interval wider.
+    None where no number is enough: what is missing, or the judge's noise, alone makes an interval wider.
     """
 
     half_width: float
@@ -152,9 +152,12 @@ class ByMethod:
     level, alpha : of the estimate; the error that each arm, or the difference, gets of it
     item, by_role : what an item of all arms is expected to cost, nano-USD; by role
     missing : share of the verdicts that are missing, as of `benchmark_plan.Assumed`
-    mean, sd, source : what scores are taken to be like, in their units: of the arm that varies most, or
-        of the differences; and where that is from: `option`, `recording`, `data` (the truth of
+    mean, sd, source : what scores are taken to be like, in their units: of the arm that needs most items,
+        or of the differences; and where that is from: `option`, `recording`, `data` (the truth of
         mocks), `mock` or `default`
+    draw_by : the column by whose numbers items are drawn; scores are taken to have nothing to do with it
+    best_repeats : calls of each judge an item with which the first half-width costs least; None where
+        calls are not taken to be noise, or their noise isn't known
     """
 
     estimate: str
@@ -169,6 +172,8 @@ class ByMethod:
     sd: Range
     missing: float
     source: str
+    draw_by: str | None = None
+    best_repeats: int | None = None
     methods: tuple[MethodPlan, ...]
 
 
@@ -452,6 +457,8 @@ def _by_method_as_json(found: ByMethod) -> dict[str, Json]:
             "missing": _number(found.missing),
             "source": found.source,
         },
+        "draw_by": found.draw_by,
+        "best_repeats": found.best_repeats,
         "methods": [
             {
                 "method": method.name,
@@ -813,8 +820,13 @@ def _by_method(found: ByMethod | None) -> Iterator[str]:
     sd = found.sd
     yield (
         f"assumed   scores: mean {found.mean:.3g}, sd {sd.expected:.3g} ({sd.low:.3g} to {sd.high:.3g}) "
-        f"({found.source})" + (f"; missing {found.missing:.2g}" if found.missing else "")
+        f"({found.source})"
+        + (f"; missing {found.missing:.2g}" if found.missing else "")
+        + (f"; nothing to do with {printable(found.draw_by)}" if found.draw_by else "")
     )
+    if found.best_repeats is not None:
+        calls = plural(found.best_repeats, "call")
+        yield f"repeats   with judgment: expected, {calls} of each judge an item are worth most"
     first = found.methods[0]
     head = ["method", "watched"]
     for asked in first.for_half_width:

@@ -593,7 +593,7 @@ _FLAGS = {
     "target_below_noise": "the judge's noise alone is wider than the target: no further items reach it, "
     "more repeats may",
     "few_labels": "fewer than 20 labels among the items so far, so they stand alone",
-    "labels_stand_alone": "what the judge leaves open of the labels does not vary, so they stand alone",
+    "labels_stand_alone": "what the judge leaves open of the labels hangs on none or few of them, so they stand alone",
     "few_subjects": "so few subjects say little of how subjects like these differ: no ground for a "
     "guarantee",
     "degenerate_all_equal": "all answers are alike, which says nothing of how subjects differ",

@@ -1,5 +1,6 @@
 """exchangeable: the told prefix of a random order, what it proves, and what it is said to prove."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -400,6 +401,51 @@ def test_a_fixed_look_is_exact_for_yes_and_no():
     (aimed,) = told(of, scores, 100, target_half_width=0.1)
     assert aimed.half_width == pytest.approx(subsample_half_width(100, 500, 0.05))
     assert (exact.watching_covered, aimed.watching_covered) == (False, False)
+
+
+def test_the_number_at_which_a_target_is_met_does_not_follow_from_scores():
+    """At one look the width is what it is until it is the target; only then ends of the scale cut it."""
+    of = study(200)
+    for more in (
+        {},
+        {"model": "exchangeable"},
+        {"judgment": "expected", "target_half_width": 0.15},
+    ):
+        entry = {"check": "end", "target_half_width": 0.05, **more}
+        stops = []
+        for right in (0.5, 0.9, 1.0):
+            scores = np.random.default_rng(0).random(200) < right
+            made, ends = Exchangeable(config(**entry), of), []
+            for record in records_of(of, scores, config(**entry)):
+                made.update(record)
+                (e,) = made.estimate()
+                assert 0 <= e.lower[0] <= e.value[0] <= e.upper[0] <= 1
+                ends.append(e.half_width <= entry["target_half_width"])
+            stops.append(ends.index(True))
+        assert stops[0] == stops[1] == stops[2]
+
+
+def test_the_order_of_a_panels_answers_changes_nothing_to_the_bit():
+    """Three verdicts on one item are one number, whoever was first (A21)."""
+    of = study(40, scale=Scale(type=ScaleType.FLOAT, low=0, high=1), n_judges=3)
+    verdicts, ends = np.random.default_rng(1).random((40, 3)), []
+    for order in itertools.permutations(range(3)):
+        made = Exchangeable(config(check="anytime", sequence="hoeffding"), of)
+        for unit in orders_of(of, config())[0, :25].tolist():
+            for judge in order:
+                made.tell(unit, float(verdicts[unit, judge]))
+        (e,) = made.estimate()
+        ends.append((e.value, e.se, e.lower, e.upper))
+    assert len(set(ends)) == 1
+
+
+def test_an_unseen_item_leaves_a_width():
+    """The exact law may exclude what one item could still do; that is not said as if all were known."""
+    of = study(200)
+    (e,) = told(of, np.ones(200), 199, check="end")
+    assert (e.lower, e.upper) == ((199 / 200,), (1.0,))
+    (e,) = told(of, np.ones(200), 200, check="end")
+    assert e.lower == e.upper == (1.0,)
 
 
 @pytest.mark.parametrize("scale", [BOOLEAN, TEN])

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from estimators.benchmark_order import Chances
 from estimators.macro_sequence import macro_round_robin
 from estimators.sequence_ends import (
     Scores,
@@ -15,6 +16,7 @@ from estimators.sequence_ends import (
     rounds_half_width,
     sequence_half_width,
 )
+from estimators.sequences_weighted import weighted_betting_wor
 from estimators.sequences_wor import (
     Plan,
     betting_paired_wor,
@@ -68,6 +70,46 @@ def test_half_of_all_runs_end_where_it_is_predicted(kind, share):
     median, error = simulated(kind, population(share, n_items), half_width, runs=25)
     found = items_for_sequence(kind, half_width, n_items, alpha=0.05, scores=yes_or_no(share))
     assert found == pytest.approx(median, rel=0.05 + 2 * error)
+
+
+def drawn_by(weight, rng):
+    """An order by weights, half of each chance the same for all, with the chances."""
+    n, order, own, least = len(weight), [], [], []
+    left = np.arange(n)
+    while len(left):
+        chance = 0.5 / len(left) + 0.5 * weight[left] / weight[left].sum()
+        at = int(rng.choice(len(left), p=chance))
+        order.append(left[at])
+        own.append(chance[at])
+        least.append(chance.min())
+        left = np.delete(left, at)
+    return np.array(order), Chances(np.array(own), np.array(least))
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.85])
+def test_draws_by_chances_of_their_own_end_where_it_is_predicted(share):
+    n_items, half_width, rng, stops = 1_500, 0.04, np.random.default_rng(3), []
+    weight = np.exp(rng.standard_normal(n_items))
+    for _ in range(11):
+        order, chances = drawn_by(weight, rng)
+        scores = rng.permutation(population(share, n_items))[order]
+        plan = Plan(half_width=half_width)
+        stops.append(stop(weighted_betting_wor(scores, *chances, n_items, plan=plan), half_width))
+    entry = {"alpha": 0.05, "scores": yes_or_no(share), "chances": chances}
+    found = items_for_sequence("betting", half_width, n_items, **entry)
+    median = float(np.median(stops))
+    error = 1.25 * float(np.std(stops)) / math.sqrt(len(stops)) / median
+    assert found == pytest.approx(median, rel=0.1 + 2 * error)
+    back = sequence_half_width("betting", found, n_items, **entry)
+    assert back == pytest.approx(half_width, rel=0.02)
+
+
+def test_equal_chances_are_no_chances_of_their_own():
+    left = np.arange(2_000, 0, -1.0)
+    alike = {"alpha": 0.05, "scores": yes_or_no(0.8)}
+    even = Chances(1 / left, 1 / left)
+    found = items_for_sequence("betting", 0.03, 2_000, **alike, chances=even)
+    assert found == items_for_sequence("betting", 0.03, 2_000, **alike)
 
 
 @pytest.mark.parametrize("share", [0.85, 0.77, 0.5])

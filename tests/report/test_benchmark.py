@@ -142,6 +142,12 @@ class TestStatements:
         assert "that number follows from the target alone" in said
         assert "although" not in said
 
+    def test_what_is_missing_moves_a_stop_that_no_score_moves(self, opened, means):
+        """Missing verdicts widen an interval, so the number hangs on them too."""
+        log = opened(stop={"target_half_width": 0.1}).judged(0, 1.0)
+        said = " ".join(benchmark.statements(ended(log, means("", watched=False, missing=2))))
+        assert "follows from the target and from what is missing, not from the scores" in said
+
     def test_arms_that_share_the_error_are_said_to_hold_together(self, opened, means):
         """How the error is split is part of the sentence."""
         log = opened(arms=("a", "b")).judged(0, 1.0)

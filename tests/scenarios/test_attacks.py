@@ -176,6 +176,17 @@ class Books:
                 assert now >= until - 1e-6, "a judge is asked before the time that it named"
 
 
+class Heard(FakeAdapter):
+    """A judge that knows which of its errors were waited for."""
+
+    async def send(self, request):
+        try:
+            return await FakeAdapter.send(self, request)
+        except JudgeError as error:
+            self.hear(error)
+            raise
+
+
 def judge_of(books, judge):
     """A judge that answers, fails and charges by chance, and keeps its books."""
     world, hold, n_sent = books.world, books.world["holds"][judge], Counter()
@@ -195,14 +206,17 @@ def judge_of(books, judge):
         books.asked(judge, account, attempt.number, bill)
         if not name:
             return Script(latency_s=latency_s, cost=cost, finish=finish)
-        error = FAULTS[name](wait_s)
-        if error.retry_after_s is not None and latency_s < world["attempt_s"]:
-            whose = (account or f"#{judge}") if isinstance(error, RateLimited) else judge
-            said_at = anyio.current_time() + latency_s
-            books.not_before.append((whose, said_at, said_at + wait_s))
-        return Script(latency_s=latency_s, error=error)
+        return Script(latency_s=latency_s, error=FAULTS[name](wait_s))
 
-    return FakeAdapter(script, hold=hold)
+    def hear(error):
+        if error.retry_after_s is not None:
+            whose = (account or f"#{judge}") if isinstance(error, RateLimited) else judge
+            said_at = anyio.current_time()
+            books.not_before.append((whose, said_at, said_at + error.retry_after_s))
+
+    adapter = Heard(script, hold=hold)
+    adapter.hear = hear
+    return adapter
 
 
 class Remembered:

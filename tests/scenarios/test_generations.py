@@ -687,6 +687,7 @@ def test_without_an_answer_no_judge_is_asked(window):
     assert len(missing) == 3
     later = [e for e in run.of(Asked) if e.origin is Origin.KEY]
     assert [e.hold for e in later] == ([0, 0] if window == 1 else [])
+    assert run.state.n_requests == 8 - len(later)
     assert run.state.ledger.campaign.settled == 2 * FIRST_COST + 3 * FEE
     assert run.state.ledger.campaign.uncertain == 0
     assert [judge.missing["no_answer"] for judge in run.state.judges] == [1, 1, 1, 0]
@@ -785,33 +786,38 @@ def test_verdicts_go_before_new_answers():
     assert [e.q for e in run.of(Sent)] == [*range(9)]
 
 
-def stopped_by_a_bill(latency_s=9.0):
+def stopped_by_a_bill():
     """One bill passes the cap, so the run stops at once; another answer is under way."""
-    system = says(
-        {
-            0: Script(latency_s=1.0, cost=500, text="dear"),
-            1: Script(latency_s=latency_s, cost=FIRST_COST, text="late"),
-        }
-    )
     judge = judging()
-    run = put(judge, systems=[system], n_units=2, cap=200)
-    return run, judge, system
+    dear = says(Script(latency_s=1.0, cost=500, text="dear"))
+    slow = says(Script(latency_s=9.0, cost=FIRST_COST, text="late"))
+    return put(judge, systems=[dear, slow], n_units=2, cap=200), judge, slow
 
 
 def test_an_answer_that_comes_after_the_stop_serves_a_run_that_goes_on():
     """It is paid for."""
-    run, judge, system = stopped_by_a_bill()
-    # The lane starts with one call; both must be under way at the stop.
-    run.crew = replace(run.crew, judges=run.crew.judges)
-    system.before_send = None
+    run, judge, slow = stopped_by_a_bill()
     run.go()
     assert run.state.stopped is StopReason.OVERRUN
-    late = [e for e in run.of(Late) if isinstance(e.outcome, Judged)]
-    n_before = len(system.sent)
+    assert [e.q for e in run.of(Late)] == [2]
     run.go(reopens=True, cap=2000)
     assert run.state.stopped is StopReason.FINISHED
-    assert len(system.sent) == n_before + (0 if late else 1)
-    assert ["1", "late"] in prompts(judge)
+    assert len(slow.sent) == 1
+    assert sorted(prompts(judge)) == [["0", "dear"], ["1", "late"]]
+    assert run.state.ledger.campaign.committed == 500 + FIRST_COST + 2 * FEE
+    run.check(prompts=True)
+
+
+def test_an_answer_that_was_lost_after_the_stop_is_charged_and_asked_for_again():
+    run, judge, slow = stopped_by_a_bill()
+    assert not run.go(crash_at_s=5.0)
+    assert run.state.stopped is StopReason.OVERRUN
+    run.go(reopens=True, cap=2000)
+    assert [e.q for e in run.of(Forfeited)] == [2]
+    assert len(slow.sent) == 2
+    assert sorted(prompts(judge)) == [["0", "dear"], ["1", "late"]]
+    account = run.state.ledger.campaign
+    assert (account.settled, account.uncertain) == (500 + FIRST_COST + 2 * FEE, HOLD)
     run.check(prompts=True)
 
 
@@ -829,8 +835,7 @@ def test_a_price_that_changes_while_another_judge_waits_for_the_answer_hangs_not
 
 
 def test_a_verdict_that_will_not_be_waits_for_no_other_answer():
-    """By arrival: one answer is refused, the other is asked for again; the question is told all the
-    same."""
+    """By arrival: one answer is refused, and another, heard of at the same time, asked for again."""
 
     def cut(request):
         finish = Finish.STOP if request.attempt.widened else Finish.LENGTH
@@ -844,10 +849,23 @@ def test_a_verdict_that_will_not_be_waits_for_no_other_answer():
         n_shown=2,
         delivery=Delivery.ARRIVAL,
     )
-    run.go()
+    run.go(commands=[(0.5, Command(name="pause")), (3.0, Command(name="resume"))])
     assert run.state.stopped is StopReason.FINISHED
+    assert run.of(Reasked)
     assert {out.reason for out in verdicts(run).values()} == {MissingReason.NO_ANSWER}
     run.check(prompts=True)
+
+
+def test_what_a_verdict_holds_does_not_depend_on_answers_that_are_not_told():
+    """One judge asks while the answer is there and another is waited for, or has not come yet."""
+    holds = set()
+    for slow_s, fast_s in [(9.0, 1.0), (1.0, 9.0)]:
+        systems = [says(Script(latency_s=s, cost=1, text="a")) for s in (slow_s, fast_s)]
+        run = put(*(judging() for _ in "ab"), systems=systems, n_units=2, window=4)
+        run.go()
+        holds.add(tuple(e.hold for e in run.of(Asked) if e.query.units == (1,)))
+        run.check(prompts=True)
+    assert holds == {(HOLD, SHOWN, SHOWN)}
 
 
 def test_a_system_that_is_down_for_a_time_is_waited_for():
@@ -891,6 +909,43 @@ def test_a_system_that_is_down_for_good_ends_the_run_until_it_is_mended():
     run.check(prompts=True)
 
 
+def test_where_answers_are_all_that_is_wanted_each_repeat_is_asked():
+    """One that was refused says nothing of the next."""
+    answers = iter([Finish.REFUSED, Finish.STOP])
+    system = says(lambda _: Script(latency_s=1.0, cost=FIRST_COST, finish=next(answers)))
+    run = put(systems=[system], window=1)
+
+    class Twice(Generating):
+        def __init__(self):
+            super().__init__(1, 1)
+            self._todo.append(replace(self._todo[0], replicate=1))
+
+    run.crew = replace(run.crew, new_policy=lambda _: Twice())
+    run.go()
+    assert len(system.sent) == 2
+    assert run.state.judges[0].missing == {"refused": 1}
+    assert run.state.n_answered == 1
+    run.check(prompts=True)
+
+
+def test_what_was_declined_is_not_forgotten_when_a_run_goes_on():
+    """Its policy hears of nothing that would let it ask again: it still lacked money."""
+    run = put(
+        judging(),
+        systems=[says("fine") for _ in "abc"],
+        n_units=3,
+        window=1,
+        judge_caps=[None, 0, None, None],
+    )
+    run.go(commands=[(0.5, Command(name="stop"))])
+    assert run.state.stopped is StopReason.USER
+    run.go(reopens=True)
+    assert len(run.of(Declined)) == 1
+    assert run.state.n_answered == 2
+    assert run.state.stopped is StopReason.BUDGET
+    run.check(prompts=True)
+
+
 def test_a_cheaper_system_does_not_make_a_run_complete_that_lacked_money():
     """A policy is not told, so it leaves out what was declined: the run ends for want of money."""
     run = put(
@@ -900,10 +955,13 @@ def test_a_cheaper_system_does_not_make_a_run_complete_that_lacked_money():
         window=1,
         judge_caps=[None, 2 * FIRST_COST + HOLD - 1, None],
     )
-    assert run.go(interrupt_at_s=25.0) or run.state.stopped is None
-    run.go(cards={1: PriceCard(output=500)})
+    run.go(interrupt_at_s=8.5)
+    assert run.state.stopped is None
     assert run.of(Declined)
+    run.go(cards={1: PriceCard(output=500)})
+    assert run.state.n_answered == 7
     assert run.state.stopped is StopReason.BUDGET
+    run.check(prompts=True)
 
 
 # --- forged ------------------------------------------------------------------------------------
