@@ -558,6 +558,11 @@ class Line:
         """Whether the last interval's width no longer falls with more items."""
         return isinstance(self._watch, _Kept) and self._watch.has_target
 
+    @property
+    def is_before_plan(self) -> bool:
+        """Whether the last interval is but the sure range, since its planned number is still to come."""
+        return isinstance(self._watch, _Kept) and not self._watch.has_target
+
     def interim(self, more: Sequence[Score | None]) -> Interval | None:
         """Bound the mean by all that is back, wherever it stands; None where no way is known.
 

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimators.intervals import FLAT, Array
-from orchestrator.core.query import Missing, MissingReason, Observation, Purpose, Role
+from orchestrator.core.query import Missing, MissingReason, Observation, Purpose, Query, Role
 from orchestrator.core.records import Record
 from orchestrator.core.scale import COMPOSITE, ScaleType
 from orchestrator.core.study import Study
+from orchestrator.core.wire import Origin
 
 Mask = NDArray[np.bool_]
 
@@ -122,6 +123,7 @@ class Cells:
         self._shape = (len(study.panel), frame.n_arms, frame.n_items)
         self.main = Sums(self._shape)
         self.pilot: Sums | None = None
+        self._keyed: NDArray[np.bool_] | None = None
         self.reasons: dict[tuple[int, MissingReason], int] = {}
 
     def add(self, record: Record) -> None:
@@ -138,6 +140,8 @@ class Cells:
                 if outcome.reason is not MissingReason.EXHAUSTED:
                     missing[(query.judge * self.n_arms + arm) * self.n_items + item] += 1
             return
+        if outcome.origin is Origin.KEY:
+            self._note_keyed(query)
         for place, score in self.scoring.of_answer(query.units, outcome.observations):
             item, arm = divmod(place, self.n_arms)
             cell = (query.judge * self.n_arms + arm) * self.n_items + item
@@ -192,6 +196,22 @@ class Cells:
         for number, reason in zip(arm.tolist(), missing, strict=True):
             if reason is not None:
                 self._add_reason(number, reason)
+
+    def judged(self, sums: Sums) -> Sums:
+        """Give sums without the cells that a key decided: no judge has said anything there."""
+        if self._keyed is None:
+            return sums
+        left = Sums(self._shape)
+        for one, whole in zip(left.arrays, sums.arrays, strict=True):
+            np.copyto(one, whole, where=~self._keyed)
+        return left
+
+    def _note_keyed(self, query: Query) -> None:
+        if self._keyed is None:
+            self._keyed = np.zeros(self._shape, dtype=np.bool_)
+        for unit in query.units:
+            item, arm = divmod(unit, self.n_arms)
+            self._keyed[query.judge, arm, item] = True
 
     def _pilot(self) -> Sums:
         if self.pilot is None:

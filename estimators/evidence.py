@@ -13,7 +13,7 @@ from estimators.calibration import (
     to_first_judge,
     to_labels,
 )
-from estimators.cells import Cells, Mask, Panel
+from estimators.cells import Cells, Mask, Panel, Sums
 from estimators.disagreement import (
     Disagreement,
     Interaction,
@@ -37,6 +37,7 @@ class Evidence:
     explored : those that offsets and interaction are read from: exploration, where a policy keeps
         it apart, so that how many later answers a cell has can't depend on them; else all
     counted : those that enter values
+    own, own_explored : `every` and `explored` without what a key decided, which no judge has said
     noise : (n_judges,) variance of an answer, nan where unknown
     whole, sums : the sums of all, and of those that enter values
     is_anchored, is_calibrated : whether scores are put on the labels' scale; on that or on the first
@@ -54,6 +55,9 @@ class Evidence:
             self.explored = Panel(cells.pilot, scoring)
             if reuse == "none":
                 self.sums, self.counted = cells.main, Panel(cells.main, scoring)
+        explored = self.whole if self.explored is self.every else cells.pilot
+        self.own = self._own(self.whole, self.every)
+        self.own_explored = self._own(explored, self.explored)
         self.is_reused = reuse == "pooled" and bool(
             cells.pilot is not None and cells.pilot.count.any()
         )
@@ -69,6 +73,10 @@ class Evidence:
             # Judges that say the same are as good as one another where nothing else is known.
             self.noise = np.where(np.isnan(self.noise), self._weight_noise, self.noise)
 
+    def _own(self, sums: Sums | None, panel: Panel) -> Panel:
+        left = None if sums is None else self.cells.judged(sums)
+        return panel if left is None or left is sums else Panel(left, self.design.scoring)
+
     # --- judges ------------------------------------------------------------------------------
 
     @cached_property
@@ -82,7 +90,7 @@ class Evidence:
         design = self.design
         if design.labels is None:
             return None
-        return judge_offsets(self.explored, design.clusters, design.arm_pairs, design.labels)
+        return judge_offsets(self.own_explored, design.clusters, design.arm_pairs, design.labels)
 
     @cached_property
     def agreement(self) -> Agreement | None:
@@ -90,7 +98,7 @@ class Evidence:
         design = self.design
         if design.labels is None or self.bias is None:
             return None
-        return agreement(self.explored, design.labels, self.bias, design.config.confidence)
+        return agreement(self.own_explored, design.labels, self.bias, design.config.confidence)
 
     @cached_property
     def interaction(self) -> Interaction:

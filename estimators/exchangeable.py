@@ -413,6 +413,11 @@ class Exchangeable:
                     claims = self._claims[target]
                     methods = dict.fromkeys(self._method(claim) for claim in claims)
                     flags = {
+                        "before_planned_number": any(
+                            line.is_before_plan and row.n_drawn
+                            for c, row in zip(claims, rows[target], strict=True)
+                            for line in c.lines
+                        ),
                         "target_out_of_reach": any(
                             map(self._is_out_of_reach, claims, rows[target])
                         ),

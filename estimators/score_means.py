@@ -253,7 +253,7 @@ def _table(columns: dict[str, Any]) -> list[Json]:
 
 def _diagnostics(design: Design, evidence: Evidence) -> tuple[dict[str, Json], list[str]]:
     """Describe judges, their disagreement and what is missing; flag what matters."""
-    cells, panel, arms = evidence.cells, evidence.every, design.frame.arms
+    cells, panel, arms = evidence.cells, evidence.own, design.frame.arms
     n_alike, n_repeated = panel.identical_repeats()
     judges = {
         "judge": design.judges,
@@ -292,7 +292,7 @@ def _diagnostics(design: Design, evidence: Evidence) -> tuple[dict[str, Json], l
         "identical_repeats": bool((n_alike > ALIKE * (n_repeated + 1)).any()),
         "panel_incomplete": design.target == "panel" and design.anchor is None and n_incomplete > 0,
         "judge_without_answers": bool(
-            (n_judges > 0).any() and (by_judge(panel.count) == 0)[is_counted].any()
+            (n_judges > 0).any() and (by_judge(evidence.every.count) == 0)[is_counted].any()
         ),
         "missing_differs_by_arm": test.p < DIFFERS,
         "missing_test_rough": test.is_rough,

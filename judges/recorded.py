@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
@@ -79,8 +80,8 @@ class RecordedJudge:
         self._name = config.judge
         self._seeds = study.seeds
         self._resamples = config.on_exhausted == "resample"
-        recording = setting.recording or load(config.path)
         is_system = setting.role is Role.SYSTEM
+        recording = setting.recording or load(config.path, of_systems=is_system)
         if is_system != (recording.holds == "answers"):
             wanted = "a system gives answers" if is_system else "a judge gives verdicts"
             _refuse(config.path, f"it holds {recording.holds}, and {wanted}")
@@ -205,7 +206,9 @@ class Recording:
         """Give the dimensions of a judge."""
         if judge not in self.judges:
             who = "system" if self.holds == "answers" else "judge"
-            _refuse(self.path, f'no {who} "{judge}"; there are {_listed(self.judges)}')
+            close = get_close_matches(judge, self.judges, n=1)
+            hint = f'did you mean "{close[0]}"?' if close else f"there are {_listed(self.judges)}"
+            _refuse(self.path, f'no {who} "{judge}"; {hint}', key="judge")
         return self.judges[judge]
 
 
@@ -215,8 +218,10 @@ replicate, winner, dimension, left and right of a comparison; or item, system, r
 "" of an answer."""
 
 
-def load(path: Path) -> Recording:
+def load(path: Path, *, of_systems: bool = False) -> Recording:
     """Read a file of ratings, comparisons or answers; judges that share one share the reading, unless it has changed.
+
+    What a file should have that has none of their columns is what is wanted: of systems, answers.
 
     Raises
     ------
@@ -225,18 +230,22 @@ def load(path: Path) -> Recording:
     """
     try:
         about = path.stat()
+    except FileNotFoundError:
+        _refuse(path, "no such file")
     except OSError as exc:
         _refuse(path, exc.strerror or str(exc))
-    return _parse(path, about.st_mtime_ns, about.st_size)
+    usual = _ANSWERED if of_systems else _RATED
+    return _parse(path, about.st_mtime_ns, about.st_size, usual)
 
 
 @lru_cache(maxsize=4)
-def _parse(path: Path, mtime_ns: int, size: int) -> Recording:
+def _parse(path: Path, mtime_ns: int, size: int, usual: _Columns) -> Recording:
     del mtime_ns, size  # they tell one state of the file from another
     is_json = path.name.removesuffix(".gz").endswith(".jsonl")
     try:
         with _opened(path) as lines:
-            return recording_of(path, _json_rows(lines) if is_json else _csv_rows(lines))
+            rows = _json_rows(lines, usual) if is_json else _csv_rows(lines, usual)
+            return recording_of(path, rows)
     except _BadRow as bad:
         _refuse(path, str(bad), bad.line)
     except (OSError, EOFError, zlib.error, UnicodeError) as exc:
@@ -296,14 +305,14 @@ def _opened(path: Path) -> TextIO:
     return path.open(encoding="utf-8-sig", newline="")
 
 
-def _csv_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
+def _csv_rows(lines: TextIO, usual: _Columns) -> Iterator[tuple[int, Rating]]:
     """Give line number and cells in the order of the columns, "" where there is no such column."""
     # By default Python refuses cells of more than 128 KB, and a long answer has more.
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(lines, strict=True)
     try:
         header = next(reader, [])
-        columns = _columns(header)
+        columns = _columns(header, usual)
         if missing := [*_missing(columns, header)]:
             raise _BadRow(f"no column {_listed(missing)}; there are {_listed(header)}", 1)
         # The place -1 of an absent column is the empty cell that each row gets at its end.
@@ -321,9 +330,9 @@ def _csv_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
         raise _BadRow(str(exc), reader.line_num) from exc
 
 
-def _json_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
+def _json_rows(lines: TextIO, usual: _Columns) -> Iterator[tuple[int, Rating]]:
     """Give line number and values in the order of the columns, "" for absent ones and null."""
-    columns = _RATED
+    columns = usual
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -332,7 +341,7 @@ def _json_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
         except ValueError as exc:
             raise _BadRow(f"not JSON: {exc}", number) from exc
         if not isinstance(row, dict) or [*_missing(columns, row)]:
-            columns = _columns(row if isinstance(row, dict) else ())
+            columns = _columns(row if isinstance(row, dict) else (), usual)
             if not isinstance(row, dict) or [*_missing(columns, row)]:
                 raise _BadRow(f"not an object with {_listed(_missing(columns, ()))}", number)
         yield (
@@ -343,10 +352,10 @@ def _json_rows(lines: TextIO) -> Iterator[tuple[int, Rating]]:
         )
 
 
-def _columns(header: Container[str]) -> _Columns:
+def _columns(header: Container[str], usual: _Columns) -> _Columns:
     """Tell ratings, comparisons and answers apart by what a table has; name each column."""
     told = (("score", _RATED), ("winner", _COMPARED), ("answer", _ANSWERED))
-    return next((columns for name, columns in told if name in header), _RATED)
+    return next((columns for name, columns in told if name in header), usual)
 
 
 def _missing(columns: _Columns, header: Container[str]) -> Iterator[str]:
@@ -389,6 +398,7 @@ def _tables(
         _refuse(
             config.path,
             f'no dimension {_listed(missing)} of judge "{config.judge}"; there are {there}',
+            key="criterion" if config.criterion is not None else "judge",
         )
     return [dimensions[name] for name in names]
 
@@ -434,12 +444,13 @@ def _listed(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)
 
 
-def _problem(path: Path, message: str, line: int | None = None) -> Problem:
-    return Problem(file=str(path), line=line, message=message)
+def _problem(path: Path, message: str, line: int | None = None, key: str = "path") -> Problem:
+    """Make a problem of a file, at the key of `recorded` that is not as the file has it."""
+    return Problem(file=str(path), line=line, path=f"recorded.{key}", message=message)
 
 
-def _refuse(path: Path, message: str, line: int | None = None) -> NoReturn:
-    raise InvalidCampaign([_problem(path, message, line)])
+def _refuse(path: Path, message: str, line: int | None = None, key: str = "path") -> NoReturn:
+    raise InvalidCampaign([_problem(path, message, line, key)])
 
 
 NOT_APPLICABLE = "null"

@@ -52,6 +52,9 @@ from orchestrator.report.planning import ByMethod, ForHalfWidth, ForMoney, Metho
 FEWEST_SCORES = 20
 """Of an arm, from which its mean and standard deviation are taken."""
 
+FACTORS = (0.7, 1.0, 1.4)
+"""Every standard deviation may be so much smaller or larger than assumed."""
+
 MOST_REPEATS = 12
 """Calls of each judge an item that are compared."""
 
@@ -137,16 +140,17 @@ class ScoreBook:
 
 
 class Costs(NamedTuple):
-    """What an item costs, nano-USD, expected and at most: all arms together, by who is asked.
+    """What an item is expected to cost, nano-USD: all arms together, by who is asked.
 
     Attributes
     ----------
+    last : the worst case of a question, for which money must be left when it is asked
     systems : the numbers of those who are systems under test
     caps, role_caps : of each one's own; of roles
     """
 
     expected: Sequence[float]
-    worst: Sequence[float]
+    last: int
     systems: range
     caps: Sequence[int | None]
     role_caps: Mapping[Role, int]
@@ -163,8 +167,8 @@ class Costs(NamedTuple):
         )
 
     def items(self, money: int, most: int) -> int:
-        """Say how many items money pays for, so that the last one's worst case fits too."""
-        left = money - (sum(self.worst) - self.item)
+        """Say how many items money pays for, so that its last question's worst case fits too."""
+        left = money - max(0.0, self.last - self.item)
         rooms = [(left, self.item)]
         rooms += [(cap, self.of_role(role)) for role, cap in self.role_caps.items()]
         rooms += [
@@ -180,10 +184,12 @@ class Assumed:
 
     `missing` is the share of an arm's verdicts that are missing, or of the two arms of a difference
     together. `noise` is the variance of one call of each judge on an item, None where it isn't known.
+    `arm` is the one whose scores they are, None where there is but one, or they are differences.
     """
 
     scores: Scores
     source: str
+    arm: str | None = None
     missing: float = 0.0
     noise: float | None = None
 
@@ -213,7 +219,7 @@ def hardest(
     ]
     if len(front) == 1:
         return front[0]
-    own = own_way(config, study, stop)
+    own = _own_way(config, study, stop)
 
     def rank(assumed: Assumed) -> float:
         slack = open_half_width(config, study, assumed)
@@ -241,8 +247,34 @@ def open_half_width(config: ExchangeableConfig, study: Study, assumed: Assumed) 
     return assumed.missing * Scoring(study, config.criterion).span / 2
 
 
-def own_way(config: ExchangeableConfig, study: Study, stop: StopRule) -> Way:
-    """Give the campaign's own method; `config` as in `by_method`."""
+def width_factors(
+    config: ExchangeableConfig,
+    study: Study,
+    stop: StopRule,
+    assumed: Assumed,
+    *,
+    half_width: float | None,
+    n: int,
+) -> tuple[float, ...]:
+    """Say how many times as wide an interval by the campaign's own method is, for each of `FACTORS`.
+
+    What missing verdicts leave open is left out.
+
+    Parameters
+    ----------
+    config : as in `by_method`
+    half_width, n : at as many items as the one takes, or without one at n
+    """
+    claim, own = _claim(config, study, stop), _own_way(config, study, stop)
+    left = 0.0 if half_width is None else half_width - open_half_width(config, study, assumed)
+    if left > own.noise:
+        n = own.items(left, assumed.scores)
+    as_is = own.half_width(n, assumed.scores)
+    likely = _likely(assumed.scores, is_binary=claim.terms.is_binary)
+    return tuple(own.half_width(n, scores) / as_is if as_is else 1.0 for scores in likely)
+
+
+def _own_way(config: ExchangeableConfig, study: Study, stop: StopRule) -> Way:
     return next(way for way in _ways(_claim(config, study, stop), config) if way.is_own)
 
 
@@ -256,7 +288,6 @@ def by_method(
     half_widths: Sequence[float],
     money: Sequence[int],
     most_items: int | None = None,
-    factors: tuple[float, float, float] = (0.7, 1.0, 1.4),
 ) -> ByMethod:
     """Answer for each method: how many items a half-width takes, what it costs, what money buys.
 
@@ -268,9 +299,7 @@ def by_method(
     most_items : that the policy asks each arm about; None: all
     """
     claim = _claim(config, study, stop)
-    likely = [
-        _spread(assumed.scores, factor, is_binary=claim.terms.is_binary) for factor in factors
-    ]
+    likely = _likely(assumed.scores, is_binary=claim.terms.is_binary)
     most = min(most_items or study.frame.n_items, study.frame.n_items)
     slack = open_half_width(config, study, assumed)
     methods = tuple(
@@ -298,6 +327,7 @@ def by_method(
         sd=Range(low=likely[0].sd, expected=likely[1].sd, high=likely[-1].sd),
         missing=assumed.missing,
         source=assumed.source,
+        arm=assumed.arm,
         draw_by=config.draw_by,
         best_repeats=_best_repeats(config, study, stop, assumed, costs, half_widths[0])
         if half_widths
@@ -325,7 +355,7 @@ def _best_repeats(
     between = max(scores.sd**2 - noise / now, 0.0)
 
     def price(m: int) -> float:
-        own = own_way(config.model_copy(update={"repeats": m}), study, stop)
+        own = _own_way(config.model_copy(update={"repeats": m}), study, stop)
         if left <= own.noise:
             return math.inf
         like = _spread(scores._replace(sd=math.sqrt(between + noise / m)), 1.0)
@@ -362,6 +392,10 @@ def _for_money(way: Way, money: int, n: int, slack: float, likely: Sequence[Scor
         items=n,
         half_width=Range(low=min(found), expected=found[1], high=max(found)),
     )
+
+
+def _likely(scores: Scores, *, is_binary: bool) -> list[Scores]:
+    return [_spread(scores, factor, is_binary=is_binary) for factor in FACTORS]
 
 
 def _spread(scores: Scores, factor: float, *, is_binary: bool = False) -> Scores:
@@ -486,7 +520,6 @@ class Way(NamedTuple):
     Attributes
     ----------
     noise : half-width that is left with all items; what is wanted must be more
-    reads_scores : whether it hangs on what scores are like
     """
 
     name: str
@@ -495,7 +528,6 @@ class Way(NamedTuple):
     items: Callable[[float, Scores], int]
     half_width: Callable[[int, Scores], float]
     noise: float = 0.0
-    reads_scores: bool = True
 
 
 def _ways(claim: _Claim, config: ExchangeableConfig) -> Iterator[Way]:
@@ -612,7 +644,6 @@ def _without_data(model: Model, terms: Terms) -> Way:
             float(subsample_half_width(n, n_items, alpha, span, model)), noise
         ),
         noise=noise,
-        reads_scores=False,
     )
 
 
@@ -703,7 +734,6 @@ def _stratified(model: Model, terms: Terms) -> Way:
         items=lambda t, _: _first(terms.n_items, lambda n: half_width(n) <= t),
         half_width=lambda n, _: half_width(n),
         noise=_noise_of_look(terms),
-        reads_scores=False,
     )
 
 

@@ -74,6 +74,7 @@ from orchestrator.task import (
     CheckTask,
     ColumnStep,
     CompareTask,
+    JudgeStep,
     MatchStep,
     RateBatchTask,
     RateTask,
@@ -232,10 +233,9 @@ def build(
         raise problems.refusal(file)
     kinds = {_adapter_of(entry, mock=mock) for entry in campaign.asked}
     is_mock = "mock" in kinds and kinds <= MADE_UP
-    panel = tuple(
-        _panelist(entry, price, _typical(file, ix, rubrics, data, answers, mock=mock), mock=mock)
-        for ix, (entry, price) in enumerate(zip(campaign.asked, prices, strict=True))
-    )
+    panel = problems.of(lambda: _panel(file, prices, rubrics, data, answers, mock=mock))
+    if panel is None:
+        raise problems.refusal(file)
     study = Study(
         kind=kind_of(campaign, 0),
         frame=data.frame,
@@ -388,6 +388,7 @@ def _cautions(file: CampaignFile, data: Dataset, rubrics: Sequence[Rubric]) -> I
     if reads_looks and _fewest_items(file, n_items) > n_items:
         message = f"{stop.min_items} is more than the {n_items} items: no look can end the run"
         yield file.locate("stop.min_items", message)
+    yield from _cautions_of_numbers(file, n_items)
     design, frame = file.campaign.policy.settings, data.frame
     if not isinstance(design, BatchDesignConfig):
         return
@@ -400,6 +401,18 @@ def _cautions(file: CampaignFile, data: Dataset, rubrics: Sequence[Rubric]) -> I
         if judge.adapter in LIVE and room < FEWEST_PER_VERDICT * size:
             message = f"{room:,} are too few for {size} verdicts: answers would be cut"
             yield file.locate(f"judges[{ix}].params.max_output_tokens", message)
+
+
+def _cautions_of_numbers(file: CampaignFile, n_items: int) -> Iterator[Problem]:
+    """Name the numbers of items that are more than there are."""
+    campaign = file.campaign
+    given = {"policy.max_items": getattr(campaign.policy.settings, "max_items", None)}
+    for index, entry in enumerate(campaign.estimate):
+        look = getattr(entry.settings, "last_look", None)
+        given[f"estimate[{index}].last_look.items"] = getattr(look, "items", None)
+    for key, n in given.items():
+        if n is not None and n > n_items:
+            yield file.locate(key, f"{n:,} is more than the {n_items:,} items")
 
 
 def _cautions_of_comparisons(
@@ -585,6 +598,27 @@ def _typical(
     return Usage(input_tok=round(sum(n_bytes) / len(n_bytes) / BYTES_PER_TOKEN), output_tok=n_out)
 
 
+def _panel(
+    file: CampaignFile,
+    prices: Sequence[Price],
+    rubrics: Sequence[Rubric],
+    data: Dataset,
+    answers: Answers | None,
+    *,
+    mock: bool,
+) -> tuple[Panelist, ...]:
+    panel, problems = [], []
+    for ix, (entry, price) in enumerate(zip(file.campaign.asked, prices, strict=True)):
+        typical = _typical(file, ix, rubrics, data, answers, mock=mock)
+        try:
+            panel.append(_panelist(entry, price, typical, mock=mock))
+        except InvalidCampaign as exc:
+            problems += [_placed(file, ix, problem) for problem in exc.problems]
+    if problems:
+        raise InvalidCampaign(problems)
+    return tuple(panel)
+
+
 def _panelist(entry: JudgeEntry, price: Price, typical: Usage | None, *, mock: bool) -> Panelist:
     repeats = None
     if entry.adapter == "recorded" and not mock:
@@ -681,12 +715,19 @@ def _adapters(
 
 
 def _placed(file: CampaignFile, ix: int, problem: Problem) -> Problem:
-    """Put a judge's problem, which names the judge, at the judge's place in the file."""
-    if problem.file:
-        return problem
+    """Put a judge's problem, which names the judge, at the judge's place in the file.
+
+    One in a line of a recording stays there, and says which key names the recording.
+    """
     campaign = file.campaign
     key = problem.path.removeprefix(f"judges.{campaign.asked[ix].name}.")
-    return file.locate(f"{campaign.place(ix)}.{key}", problem.message)
+    whose = f"{problem.file}: " if problem.file and problem.line is None else ""
+    at = file.locate(f"{campaign.place(ix)}.{key}", whose + problem.message)
+    if problem.line is None:
+        return at
+    line = f" on line {at.line}" if at.line else ""
+    message = f"{at.message}; {at.file} names the file{line}"
+    return replace(problem, path=at.path, message=message)
 
 
 def _adapter(
@@ -764,10 +805,22 @@ def _rubrics(
             place = ""
         for problem in own:
             line = "" if problem.line is None else f" (line {problem.line} of the text)"
-            problems.append(file.locate(place + problem.path, problem.message + line))
+            path = _own_rubric(campaign.task, entry) if problem.path == RUBRIC else problem.path
+            problems.append(file.locate(place + path, problem.message + line))
     if problems:
         raise InvalidCampaign([*dict.fromkeys(problems)])
     return [rubric for rubric in rubrics if rubric is not None]
+
+
+RUBRIC = "task.rubric"
+
+
+def _own_rubric(task: Task, entry: JudgeEntry) -> str:
+    """Say where the text stands that a judge is asked with."""
+    for index, step in enumerate(task.verdict if isinstance(task, CheckTask) else ()):
+        if isinstance(step, JudgeStep) and step.judge == entry.name and step.rubric is not None:
+            return f"task.verdict[{index}].rubric"
+    return RUBRIC
 
 
 def _prompt(task: Task, system: System, fields: Sequence[Mapping[str, str | Chat]]) -> Rubric:
@@ -852,6 +905,7 @@ def _rubric(
                 ],
                 has_judge=bool(task.asks),
                 candidate=CANDIDATE,
+                called=lambda unit: seen(frame.unit_name(unit)),
                 allow_na=task.allow_na,
                 reason=task.output.reason,
                 route=route,
@@ -1261,10 +1315,15 @@ def _check_start(file: CampaignFile, crew: Crew, study: Study, analysis: _Analys
     first = decide(state)
     # What is kept from earlier runs needs no money, and only a run can tell.
     if isinstance(first, Decline) and file.campaign.cache is None:
-        judge = crew.judges[first.query.judge].name
+        what = f"one call to {crew.judges[first.query.judge].name}"
+        if answers := state.generations.lacking(first.query):
+            names = [crew.judges[answer.judge].name for answer in answers]
+            what = f"one answer of {' and '.join(names)} and {what} about it"
+        enough = format_usd(first.hold)
+        is_whole = first.account == state.ledger.campaign.name
+        suffices = f": budget.usd wants {enough} or more" if is_whole else ""
         raise BudgetTooSmall(
-            f"one call to {judge} can cost {format_usd(first.hold)}, and {first.account} has less; "
-            "nothing was sent",
+            f"{what} can cost {enough}, and {first.account} has less{suffices}; nothing was sent",
             sufficient=first.hold,
         )
 

@@ -20,6 +20,7 @@ from orchestrator.access import plain
 from orchestrator.build import Blueprint, build
 from orchestrator.campaign_file import LIVE
 from orchestrator.config import CampaignFile, load_campaign
+from orchestrator.consistency import too_wide
 from orchestrator.core.errors import BudgetTooSmall, ConfigError, CorruptLog, InvalidCampaign
 from orchestrator.core.events import Event, Started
 from orchestrator.core.stopping import COMPLETE
@@ -192,6 +193,10 @@ class Campaign:
             wanted,
         )
 
+        campaign = self.file.campaign
+        for width in half_widths:
+            if message := too_wide(width, campaign.primary, campaign.task):
+                raise ConfigError(f"--half-width: {message}")
         self._plan = make_plan(
             self.build(),
             max_in_flight=max_in_flight,

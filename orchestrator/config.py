@@ -94,21 +94,21 @@ def _imply(data: dict[str, Any]) -> None:
 
 
 def _imply_of_checks(data: dict[str, Any]) -> None:
-    """Let recorded verdicts be fields, and someone stand for the judge where none is asked."""
+    """Let fields that steps read be blank, and someone stand for the judge where none is asked."""
     task, source = _mapping(data.get("task")), _mapping(data.get("data"))
     if task.get("kind") != "check":
         return
     steps = [step for step in _list(task.get("verdict")) if isinstance(step, dict)]
     own = [arm for arm in _mapping(source.get("arms")).values() if isinstance(arm, dict)]
     for step in steps:
-        column, fields = step.get("column"), source.setdefault("fields", {})
-        if not isinstance(column, str) or not isinstance(fields, dict):
+        fields, name = source.setdefault("fields", {}), step.get("column", step.get("match"))
+        if not isinstance(name, str) or not isinstance(fields, dict):
             continue
-        holders = [holder for holder in (fields, *own) if column in holder]
-        for holder in holders or [fields]:
-            written = holder.get(column, column)
+        holders = [holder for holder in (fields, *own) if name in holder]
+        for holder in holders or ([fields] if "column" in step else []):
+            written = holder.get(name, name)
             given = {"from": written} if isinstance(written, str) else _mapping(written)
-            holder[column] = {"optional": True, **given} if given else written
+            holder[name] = {"optional": True, **given} if given else written
     if "judges" not in data and not any("judge" in step for step in steps):
         data["judges"] = [{"name": KEY, "adapter": KEY, "price_usd_per_1m": "free"}]
 
@@ -175,9 +175,11 @@ def _open_files(document: Document, base: Path) -> Iterator[Path]:
                     yield base / text.removeprefix(_SCHEME)
                 try:
                     holder[key] = _text(text, base)
-                except (OSError, ValueError) as exc:
-                    message = f"can't be read: {exc}" if isinstance(exc, OSError) else str(exc)
+                except OSError as exc:
+                    message = f"can't be read: {exc.strerror or exc}"
                     document.problems.append(document.problem(loc, message))
+                except ValueError as exc:
+                    document.problems.append(document.problem(loc, str(exc)))
                 continue
             path = base / text
             holder[key] = str(path)
@@ -446,12 +448,13 @@ def _frame(document: Document, sections: Mapping[str, Any]) -> dict[str, Frame]:
     """Read which units there are, where the file says rightly where."""
     if "data" not in sections or any(p.path.startswith("data") for p in document.problems):
         return {}
+    systems = _named(document.data.get("systems"))
     try:
         data = read_data(
             sections["data"],
             base=Path(document.file).absolute().parent,
             truth=truth_column(sections.get("judges", ())),
-            systems=[system.name for system in sections.get("systems", ())],
+            systems=list(dict.fromkeys(systems)),
             numbers=covariates.columns(
                 sections.get("named", sections.get("estimate", ())), sections.get("policy")
             ),
@@ -460,7 +463,9 @@ def _frame(document: Document, sections: Mapping[str, Any]) -> dict[str, Frame]:
     except InvalidCampaign as exc:
         document.problems += exc.problems
         return {}
-    return {"frame": data.frame}
+    # A system without a name would be an arm that no one could be compared with.
+    is_complete = len(systems) == len(_list(document.data.get("systems")))
+    return {"frame": data.frame} if is_complete else {}
 
 
 def _names(data: dict[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -25,6 +25,7 @@ from orchestrator.campaign_file import (
     Task,
 )
 from orchestrator.core.frame import CANDIDATE, Frame
+from orchestrator.core.money import format_usd
 from orchestrator.core.scale import COMPOSITE, ScaleType
 from orchestrator.covariates import measured_fields
 from orchestrator.gates import GateEntry, misfits
@@ -210,6 +211,19 @@ def _batches(
     for index, entry in enumerate(estimate):
         if _models_order(entry) and task.kind not in {"rate_batch", "compare"}:
             message = f"markov_glmm reads the batches of rate_batch, and task.kind is {task.kind}"
+            yield f"estimate[{index}].kind", message
+
+
+def _drawn(policy: Policy, estimate: tuple[EstimateEntry, ...]) -> Iterator[tuple[str, str]]:
+    """Refuse to read a random part of a benchmark in an order that the policy does not follow."""
+    if policy.kind not in _ONE_UNIT or policy.kind == "subsample":
+        return
+    for index, entry in enumerate(estimate):
+        if entry.kind == "exchangeable":
+            message = (
+                "exchangeable reads items in the order in which policy.kind: subsample draws them, and "
+                f"{policy.kind} has another"
+            )
             yield f"estimate[{index}].kind", message
 
 
@@ -584,6 +598,7 @@ _ONE_UNIT = ("uniform", "two_phase", "est_ivwe", "active_pairwise", "subsample")
 _ALONE = "compare wants two arms or more"
 _IN_PAIRS = ("uniform", "active_pairwise")
 _OF_UNITS = ("score_means", "markov_glmm", "exchangeable")
+_OF_MEANS = ("score_means", "exchangeable")
 _WITHOUT_LOOKS = ("score_means", "bradley_terry", "bt_tensor", "exchangeable")
 _WITHOUT_RANKING = ("score_means", "bt_tensor", "exchangeable")
 _PEEKING_RANKS = "a ranking that ends the run is read at every look; wants anytime, not end"
@@ -600,6 +615,7 @@ _CHECKS: dict[Callable[..., Iterator[tuple[str, str]]], tuple[str, ...]] = {
     _pairs: ("data", "systems", "task"),
     _pairs_there: ("data", "frame", "task"),
     _batches: ("task", "policy", "estimate"),
+    _drawn: ("policy", "estimate"),
     _comparisons: ("task", "policy", "estimate", "labels"),
     _recorded: ("judges", "task"),
     _counted: ("judges", "budget", "policy", "stop", "estimate"),
@@ -634,12 +650,45 @@ def cautions(campaign: Campaign) -> Iterator[tuple[str, str]]:
         if (added := _added_path(judge)) is not None:
             message = f"ends in {added}, which {judge.adapter} adds itself; leave it out"
             yield f"{place}.base_url", message
+    yield from _wide_targets(campaign)
+    cap = campaign.budget.usd
+    for role, amount in campaign.budget.by_role:
+        if cap is not None and amount is not None and amount > cap:
+            message = f"more than budget.usd, {format_usd(cap)}, so this is never reached"
+            yield f"budget.by_role.{role}", message
     if campaign.task.kind == "rate_batch":
         for index, entry in enumerate(campaign.estimate):
             if entry.kind == "score_means":
                 yield f"estimate[{index}].kind", _RAW
     if campaign.task.kind == "compare":
         yield from _idle_keys(campaign)
+
+
+def _wide_targets(campaign: Campaign) -> Iterator[tuple[str, str]]:
+    """Name the targets that any interval meets: percentage points, probably, of a scale up to 1."""
+    targets = {"stop.target_half_width": (campaign.stop.target_half_width, campaign.primary)}
+    for index, entry in enumerate(campaign.estimate):
+        own = getattr(entry.settings, "target_half_width", None)
+        targets[f"estimate[{index}].target_half_width"] = own, entry
+    for key, (target, entry) in targets.items():
+        if target is not None and (message := too_wide(target, entry, campaign.task)):
+            yield key, message
+
+
+def too_wide(target: float, entry: EstimateEntry, task: Task) -> str:
+    """Say that a half-width is no less than half the range of a mean or difference; "" if it is less."""
+    if entry.kind not in _OF_MEANS:
+        return ""
+    scales = {criterion.name: criterion.scale for criterion in task.criteria_values()}
+    own = getattr(entry.settings, "criterion", None) or (min(scales) if len(scales) == 1 else "")
+    span = scales[own].span if own in scales else 1.0  # the composite lies between 0 and 1
+    half = span * (0.5 if getattr(entry.settings, "contrast", None) is None else 1.0)
+    if target < half:
+        return ""
+    return (
+        f"{target:g} is met at once: {seen(entry.name)} lies within ± {half:g} anyway; it is in units of the "
+        "scale, 0.03 for 3 points of 0 to 1"
+    )
 
 
 def _idle_keys(campaign: Campaign) -> Iterator[tuple[str, str]]:

@@ -192,6 +192,24 @@ def verdicts_of(whole: Columns, taken: Sequence[str]) -> list[str]:
     ]
 
 
+def not_verdicts(whole: Columns, taken: Sequence[str]) -> list[Problem]:
+    """Name the first cell that is no verdict of each column of a matrix that mostly holds verdicts."""
+    found = []
+    for name in (name for name in whole.columns if name not in taken):
+        codes, values = whole.columns[name]
+        is_blank = np.array([str(value).strip() in {"", "None", "nan"} for value in values])[codes]
+        is_bad = ~np.array([*map(is_verdict, values)])[codes]
+        if 0 < 2 * is_bad.sum() < (~is_blank).sum():
+            row = int(np.argmax(is_bad))
+            n = f" ({int(is_bad.sum()):,} such cells)" if is_bad.sum() > 1 else ""
+            message = (
+                "wants 1 or 0, true or false, right or wrong, as others of the column, not "
+                f"{seen(values[codes[row]])}{n}"
+            )
+            found.append(whole.row(row).problem(name, message))
+    return found
+
+
 def read_correctness(
     table: Columns,
     columns: Mapping[str, str],
@@ -366,8 +384,8 @@ def _population(
 ) -> tuple[tuple[str, ...], Codes | None, int]:
     """Find how large the benchmark and its strata are; give all strata, sizes, and the sum."""
 
-    def complain(message: str) -> None:
-        problems.add("of", Problem(path="--of", message=message))
+    def complain(message: str, kind: str = "of") -> None:
+        problems.add(kind, Problem(path="--of", message=message))
 
     named = {name: n for name, n in of.items() if name is not None}
     whole = of.get(None)
@@ -379,11 +397,11 @@ def _population(
     if named and sizes is not None:
         complain("the column stratum_size says how large strata are; --map stratum_size= drops it")
     elif named:
-        lacking = [name for name in strata if name not in named]
-        for name in lacking[:_SOME]:
-            complain(f"says nothing of stratum {seen(name)}{did_you_mean(name, named)}")
-        if len(lacking) > _SOME:
-            complain(f"and {len(lacking) - _SOME:,} more strata that it says nothing of")
+        others = named.keys() - set(strata)
+        for name in strata:
+            if name not in named:
+                hint = did_you_mean(name, others)
+                complain(f"says nothing of stratum {seen(name)}{hint}", "a stratum without a size")
         strata = (*strata, *(name for name in named if name not in strata))
         sizes = np.array([named.get(name, 0) for name in strata], dtype=np.int64)
         drawn = np.pad(drawn, (0, len(strata) - len(drawn)))
@@ -402,9 +420,6 @@ def _population(
     if n_items > whole and not problems.listed():
         complain(f"the table has {n_items:,} items, which is more than {whole:,}")
     return strata, sizes, whole
-
-
-_SOME = 5
 
 
 # --- estimates -----------------------------------------------------------------------------------

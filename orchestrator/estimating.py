@@ -29,6 +29,7 @@ from orchestrator.correctness import (
     Design,
     ErrorSplit,
     Wanted,
+    not_verdicts,
     read_correctness,
     strata_of,
     targets_of,
@@ -119,12 +120,15 @@ def assess(path: Path, request: Request) -> Assessment:
     if table is None or not table.n_rows:
         raise _refusal(problems)
     _refuse_names(table, request.names, problems)
-    whole, verdicts = _verdicts(path, table, request)
+    whole, verdicts, broken = _verdicts(path, table, request)
     uses = tuple(_uses(table, request, verdicts))
     kind = request.kind or (uses[0].kind if uses else None)
     if kind not in {use.kind for use in uses}:
-        kind = kind or (IN_PAIRS if _is_nearly_votes(table, request.names) else RATED)
-        _want(kind, table, request.names, problems)
+        for problem in broken:
+            problems.add("no verdict", problem)
+        if not broken:
+            kind = kind or (IN_PAIRS if _is_nearly_votes(table, request.names) else RATED)
+            _want(kind, table, request.names, problems)
         raise _refusal(problems)
     assert kind is not None
     parts = _parts(table, request.names, _PARTS[kind])
@@ -158,6 +162,7 @@ def assess(path: Path, request: Request) -> Assessment:
                 request,
                 problems,
                 verdicts=verdicts if is_matrix else (),
+                broken=broken if is_matrix else (),
             )
         case _:
             ratings = read_ratings(table, parts, problems)
@@ -289,8 +294,13 @@ def _is_nearly_votes(table: Columns, names: Mapping[str, str]) -> bool:
     return len(_parts(table, names, VOTE_PARTS).keys() & {"left", "right", "winner"}) > 1
 
 
-def _verdicts(path: Path, table: Columns, request: Request) -> tuple[Columns, list[str]]:
-    """List a matrix's columns of verdicts, if the table may be one; then all columns are read."""
+def _verdicts(
+    path: Path, table: Columns, request: Request
+) -> tuple[Columns, list[str], list[Problem]]:
+    """List a matrix's columns of verdicts, if the table may be one; then all columns are read.
+
+    And what keeps other columns from being some.
+    """
     others = (form for form in _FORMS if form.kind != OF_BENCHMARK)
     is_other = any(
         set(form.needs) <= _parts(table, request.names, _PARTS[form.kind]).keys() for form in others
@@ -299,10 +309,12 @@ def _verdicts(path: Path, table: Columns, request: Request) -> tuple[Columns, li
     is_long = not parts.keys().isdisjoint(("correct", "judge", "replicate"))
     is_long |= {"item_id", "arm"} <= parts.keys()
     if is_long or (request.kind != OF_BENCHMARK and (request.kind or is_other)):
-        return table, []
+        return table, [], []
     # Only a table that is nothing else is read whole, for that.
     whole = read_columns(path, table.file, list(table.names), Problems()) or table
-    return whole, verdicts_of(whole, [*parts.values()])
+    taken = [*parts.values()]
+    is_votes = _is_nearly_votes(table, request.names)
+    return whole, verdicts_of(whole, taken), [] if is_votes else not_verdicts(whole, taken)
 
 
 def _want(kind: str, table: Columns, names: Mapping[str, str], problems: Problems) -> None:
@@ -497,6 +509,7 @@ def _of_benchmark(
     problems: Problems,
     *,
     verdicts: Sequence[str],
+    broken: Sequence[Problem],
 ) -> Assessment:
     """Complete an assessment by what right and wrong answers say of the whole benchmark."""
     answers = read_correctness(
@@ -533,7 +546,10 @@ def _of_benchmark(
         },
         assumptions=tuple(_taken_for_granted(answers, wanted)),
         results=(result,),
-        suspicions=tuple(suspicious.of_correctness(answers, estimates)),
+        suspicions=(
+            *suspicious.of_columns_left_out(broken),
+            *suspicious.of_correctness(answers, estimates),
+        ),
         cost=answers.cost,
         next_command=_next_command(assessment.file, request, answers.systems),
     )

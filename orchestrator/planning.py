@@ -30,6 +30,7 @@ from estimators.exchangeable import ExchangeableConfig
 from estimators.markov_glmm import MarkovGlmmConfig
 from estimators.sequence_ends import Scores
 from orchestrator.benchmark_plan import (
+    FACTORS,
     Assumed,
     Costs,
     ScoreBook,
@@ -39,8 +40,8 @@ from orchestrator.benchmark_plan import (
     is_answered,
     is_paired,
     open_half_width,
-    own_way,
     reads_difference,
+    width_factors,
 )
 from orchestrator.build import Blueprint, crew_like
 from orchestrator.campaign_file import EstimateEntry, Policy
@@ -80,15 +81,15 @@ from orchestrator.stand_ins import (
     OTHER_SEED,
     AnswersOf,
     assumptions,
+    batch_size,
     dearest_call,
+    keeps_order,
     measured_prompts,
     stand_in,
 )
+from orchestrator.task import KEY
 from policies.batch_design import BatchDesignConfig, length_of_block
 from policies.subsample import SubsampleConfig
-
-FACTORS = (0.7, 1.0, 1.4)
-"""Every standard deviation may be so much smaller or larger than assumed."""
 
 CHANCE = 3.0 * math.sqrt(2.0)
 """A run lies within so many standard deviations of a rehearsal.
@@ -212,10 +213,10 @@ def make_plan(
     ends = [_ends(take, theatre) for take in takes]
     expected = _mean([of_take[1] for of_take in ends])
     beyond = whole if whole is not None and not whole.is_cut else None
-    ceilings = [theatre.ceiling(ix) for ix in range(len(blueprint.entries))]
+    last = theatre.hold(judges)
     needs = _needs(own, judges, theatre, beyond)
     if all(of_take[1].reason is StopReason.PRECISION for of_take in ends):
-        needs = needs._replace(money=round(expected.money) + max(ceilings))
+        needs = needs._replace(money=round(expected.money) + last)
     mine = _shown(own, needs, _own(blueprint))
     rivals = (mine, *_others(theatre, mine, effort.rivals)) if effort.rivals else ()
     cards = blueprint.crew.opened.cards
@@ -235,18 +236,21 @@ def make_plan(
                 card=cards[ix],
                 price_source=blueprint.prices[ix].source,
                 calls=round(expected.calls[ix]),
+                by_key=round(
+                    own.rehearsal.by_key[ix] * expected.n_told / max(1, own.rehearsal.n_told)
+                ),
                 expected=round(expected.spent[ix]),
-                ceiling=ceilings[ix],
+                ceiling=theatre.ceiling(ix),
                 concurrency=entry.limits.concurrency,
             )
             for ix, entry in enumerate(blueprint.entries)
         ),
-        whole_list=_laid_out(own.rehearsal, batches)
+        whole_list=_laid_out(own.rehearsal, batches, judges)
         if batches is not None
         else None
         if beyond is None
         else _listed(beyond.rehearsal),
-        spend=_spend(takes, ends, max(ceilings), blueprint.crew.opened.cap),
+        spend=_spend(takes, ends, last, blueprint.crew.opened.cap),
         seconds=_between(expected.seconds, [end.seconds for e in ends for end in e]),
         half_width=_widths(takes, ends, theatre),
         predicts_width=theatre.predicts_width,
@@ -315,7 +319,8 @@ class _Seen:
 
     `is_cut`: it was ended for its length, after `n_cut` calls and `spent_cut` nano-USD of the
     campaign's; what follows these goes on as before. `book` holds the scores of a benchmark's items.
-    `still` is the half-width that is the same whatever the spread of scores.
+    `open_` is the half-width that missing verdicts leave open, whatever scores are like; all else is so
+    many times as wide as `factors` say, where standard deviations are `FACTORS` times as large.
     """
 
     rehearsal: Rehearsal
@@ -324,7 +329,8 @@ class _Seen:
     n_cut: int = 0
     spent_cut: int = 0
     book: ScoreBook | None = None
-    still: float = 0.0
+    open_: float = 0.0
+    factors: tuple[float, ...] = FACTORS
 
 
 class _More(NamedTuple):
@@ -360,7 +366,10 @@ class _Theatre:
         self.has_methods = isinstance(settings, ExchangeableConfig) and is_answered(settings)
         self.repeats = _repeats(campaign.policy)
         # A design of batches is laid out on all items: on a part of them it is another one.
-        self.takes_parts = blueprint.study.kind is not Kind.RATE_BATCH
+        self.is_laid_out = blueprint.study.kind is Kind.RATE_BATCH
+        # What a recording lacks is missing of those items alone that are asked about.
+        self.keeps_order = keeps_order(blueprint)
+        self.takes_parts = not (self.is_laid_out or self.keeps_order)
         self.has_offsets = getattr(self.primary.settings, "target", None) == "common"
         self._order = self.seeds.spawn(Stream.LAYOUT).permutation(_n_clusters(blueprint))
 
@@ -370,7 +379,7 @@ class _Theatre:
         items = self._items(first.part, 0)
         n_calls = math.ceil(sum(first.rehearsal.calls) * first.part)
         # A design of batches follows no answers, so another take would be the same.
-        is_once = first.is_cut or not self.takes_parts
+        is_once = first.is_cut or self.is_laid_out
         n_takes = 1 if is_once else min(TAKES, n_most // max(1, n_calls))
         return [
             first,
@@ -412,6 +421,14 @@ class _Theatre:
         """Give all who can be asked, as indices of the campaign's entries: judges, then all systems."""
         return (*case.judges, *self.systems)
 
+    def hold(self, judges: Sequence[int]) -> Nano:
+        """Bound what a question holds: a judge's call, and the answers of systems that it reads."""
+        blueprint = self.blueprint
+        is_pair = blueprint.study.kind is Kind.COMPARE
+        n_answers = 2 if is_pair else batch_size(blueprint, judges[0])
+        answer = max(map(self.ceiling, self.systems), default=0)
+        return Nano(max(map(self.ceiling, judges)) + n_answers * answer)
+
     @staticmethod
     def _is_common(case: _Case) -> bool:
         return getattr(case.policy.settings, "target", None) == "common"
@@ -427,8 +444,8 @@ class _Theatre:
         most = getattr(settings, "max_repeats", None)
         fixed = _repeats(case.policy) if isinstance(settings, SubsampleConfig) else None
         repeats = [fixed or min(p.repeats or math.inf, most or math.inf) for p in panel]
-        n_answers = study.frame.n_units if self.systems else 0
-        by_list = study.frame.n_units * sum(repeats) + n_answers
+        n_items = min(study.frame.n_items, getattr(settings, "max_items", None) or math.inf)
+        by_list = n_items * study.frame.n_arms * (sum(repeats) + bool(self.systems))
         price = np.array([p.planning for p in panel], dtype=np.float64)
         if cap is None or not case.is_capped or not price.all():
             by_money = math.inf
@@ -454,7 +471,7 @@ class _Theatre:
         """Whether the target is reached, for each factor, before the rehearsal was cut."""
         if self.target is None or not case.is_capped:
             return False
-        return _end(seen, FACTORS[-1], self).reason is StopReason.PRECISION
+        return _end(seen, seen.factors[-1], self).reason is StopReason.PRECISION
 
     def _gone_on(self, case: _Case, seen: _Seen) -> _Seen:
         """Let what was cut go on: by what its policy still plans, else until a limit is reached.
@@ -498,6 +515,7 @@ class _Theatre:
             calls=calls,
             spent=spent,
             worst=tuple(round(x * share) for x in made.worst),
+            by_key=tuple(round(x * share) for x in made.by_key),
             chance_nano=made.chance_nano * math.sqrt(share),
             duration_s=end.at_s,
             stop_reason=reason,
@@ -565,32 +583,27 @@ class _Theatre:
                 raise
             # What the whole allows may not fit a part: a pilot, or money that just suffices.
             return self._on_items(case, n_most, self._items(1.0, 0))
-        open_, still = self._still(book, len(items))
+        found = [] if book is None else _likely(self, book)
+        open_: float = 0.0
+        factors: tuple[float, ...] = FACTORS
+        if found:
+            study, stop = self.blueprint.study, self.blueprint.crew.stop
+            config, aim = _benchmark_config(self), self.target
+            n = round(_items_told(self, rehearsal) / part)
+            like = hardest(config, study, stop, found, half_width=aim, n=n)
+            open_ = open_half_width(config, study, like)
+            factors = width_factors(config, study, stop, like, half_width=aim, n=n)
         made = _scaled(rehearsal, part, open_)
         return _Seen(
             rehearsal=made,
             book=book,
-            still=still,
+            open_=open_,
+            factors=factors,
             part=part,
             is_cut=is_cut,
             n_cut=sum(rehearsal.calls),
             spent_cut=sum(made.spent),
         )
-
-    def _still(self, book: ScoreBook | None, n: int) -> tuple[float, float]:
-        """Say which half-width stays as it is: on a part of the items, and whatever scores' spread is.
-
-        Both of a benchmark alone: what missing verdicts leave open; and that with the judge's noise, or
-        all of it where no score is read.
-        """
-        study, stop = self.blueprint.study, self.blueprint.crew.stop
-        found = [] if book is None else _likely(self, book)
-        if not found:
-            return 0.0, 0.0
-        config = _benchmark_config(self)
-        like = hardest(config, study, stop, found, half_width=self.target, n=n)
-        way, open_ = own_way(config, study, stop), open_half_width(config, study, like)
-        return open_, open_ + way.noise if way.reads_scores else math.inf
 
     def _items(self, part: float, fewest: int) -> NDArray[np.int64]:
         """Choose a part of the items at random, whole clusters of them and not too few."""
@@ -666,7 +679,9 @@ class _Theatre:
         own = file.campaign.model_copy(
             update={"policy": policy, "estimate": (primary,), "gate": ()}
         )
-        opened = _opened(self.blueprint.crew.opened, case, self.asked(case), part, n_most)
+        opened = self._opened(case, part, n_most)
+        if self.keeps_order:
+            study = replace(study, seeds=self.blueprint.study.seeds)
         crew = crew_like(replace(file, campaign=own), opened, judges, study, answers)
         if crew.stop.max_answers is not None:
             most = max(1, round(crew.stop.max_answers * part))
@@ -674,6 +689,37 @@ class _Theatre:
         if self.predicts_width:
             return crew
         return replace(crew, new_estimators=lambda _: (_Nothing(),))
+
+    def _opened(self, case: _Case, part: float, n_most: int) -> Opened:
+        """Give a part of the campaign the same part of its limits, and of the money that it can spend.
+
+        What a question holds that does not fit is left of the money, whatever the size.
+        """
+        opened, asked = self.blueprint.crew.opened, self.asked(case)
+
+        def share(amount: int | None, hold: int = 0) -> int | None:
+            if amount is None or not case.is_capped:
+                return None
+            return min(amount, hold + math.ceil((amount - hold) * part))
+
+        def money(amount: int | None, hold: int = 0) -> Nano | None:
+            found = share(amount, hold)
+            return None if found is None else Nano(found)
+
+        of_judge, of_all = max(map(self.ceiling, case.judges)), self.hold(case.judges)
+        holds = {Role.JUDGE: of_judge, Role.SYSTEM: of_all - of_judge}
+        role_caps = {role: money(cap, holds[Role(role)]) for role, cap in opened.role_caps.items()}
+        most = share(opened.max_requests)
+        return replace(
+            opened,
+            cap=money(opened.cap, of_all),
+            judge_caps=tuple(money(opened.judge_caps[ix], self.ceiling(ix)) for ix in asked),
+            role_caps={role: cap for role, cap in role_caps.items() if cap is not None},
+            cards=tuple(opened.cards[ix] for ix in asked),
+            max_requests=n_most if most is None else min(most, n_most),
+            max_tok=share(opened.max_tok),
+            max_uncertain=money(opened.max_uncertain),
+        )
 
     def _rehearse(
         self, case: _Case, items: NDArray[np.int64], n_most: int, part: float
@@ -782,33 +828,6 @@ def _quantity(entry: EstimateEntry, policy: Policy) -> EstimateEntry:
     return entry.model_copy(update={"settings": settings.model_copy(update=found)})
 
 
-def _opened(opened: Opened, case: _Case, asked: Sequence[int], part: float, n_most: int) -> Opened:
-    """Give a part of the campaign the same part of its money and limits."""
-
-    def share(amount: int | None) -> int | None:
-        return None if amount is None else math.ceil(amount * part)
-
-    def money(amount: int | None) -> Nano | None:
-        found = share(amount) if case.is_capped else None
-        return None if found is None else Nano(found)
-
-    most = share(opened.max_requests) if case.is_capped else None
-    return replace(
-        opened,
-        cap=money(opened.cap),
-        judge_caps=tuple(money(opened.judge_caps[ix]) for ix in asked),
-        role_caps={
-            role: found
-            for role, cap in opened.role_caps.items()
-            if (found := money(cap)) is not None
-        },
-        cards=tuple(opened.cards[ix] for ix in asked),
-        max_requests=n_most if most is None else min(most, n_most),
-        max_tok=share(opened.max_tok) if case.is_capped else None,
-        max_uncertain=money(opened.max_uncertain),
-    )
-
-
 def _n_clusters(blueprint: Blueprint) -> int:
     return int(blueprint.study.frame.cluster.max(initial=-1)) + 1
 
@@ -829,8 +848,10 @@ def _scaled(seen: Rehearsal, part: float, open_: float) -> Rehearsal:
     start_s = sum(fixed.values()) - fixed.get("last", 0.0)
     whole_s = sum(seconds.values())
 
-    def up(numbers: Sequence[int]) -> tuple[int, ...]:
-        return tuple(round(x / part) for x in numbers)
+    def up(numbers: Sequence[int], under_way: Sequence[int] | None = None) -> tuple[int, ...]:
+        # As many calls are under way whatever the size.
+        still = under_way or [0] * len(numbers)
+        return tuple(round((x - y) / part) + y for x, y in zip(numbers, still, strict=True))
 
     return replace(
         seen,
@@ -839,8 +860,8 @@ def _scaled(seen: Rehearsal, part: float, open_: float) -> Rehearsal:
                 sight,
                 n_told=round(sight.n_told / part),
                 at_s=min(sight.at_s, start_s) + max(0.0, sight.at_s - start_s) / part,
-                calls=up(sight.calls),
-                spent=up(sight.spent),
+                calls=up(sight.calls, sight.untold_calls),
+                spent=up(sight.spent, sight.untold_spent),
                 half_width=_times(sight.half_width, shrink, open_),
                 n_items=round(sight.n_items / part),
             )
@@ -850,6 +871,7 @@ def _scaled(seen: Rehearsal, part: float, open_: float) -> Rehearsal:
         calls=up(seen.calls),
         answered=up(seen.answered),
         missing=up(seen.missing),
+        by_key=up(seen.by_key),
         spent=up(seen.spent),
         worst=up(seen.worst),
         chance_nano=seen.chance_nano / math.sqrt(part),
@@ -858,9 +880,9 @@ def _scaled(seen: Rehearsal, part: float, open_: float) -> Rehearsal:
     )
 
 
-def _times(half_width: float, factor: float, still: float) -> float:
-    """Let a half-width be so many times as long, but for what stays as it is."""
-    return still + factor * (half_width - still) if half_width > still else half_width
+def _times(half_width: float, factor: float, open_: float) -> float:
+    """Let a half-width be so many times as long, but for what is open."""
+    return open_ + factor * (half_width - open_) if half_width > open_ else half_width
 
 
 def _is_per_unit(seen: Rehearsal) -> bool:
@@ -872,7 +894,10 @@ def _is_per_unit(seen: Rehearsal) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _End:
-    """Where a run would end if all standard deviations were `factor` times those rehearsed."""
+    """Where a run would end if half-widths were `factor` times those rehearsed.
+
+    `untold` is the part of the money that is spent on what isn't told.
+    """
 
     reason: StopReason
     n_told: float
@@ -880,6 +905,7 @@ class _End:
     calls: tuple[float, ...]
     spent: tuple[float, ...]
     half_width: float
+    untold: float = 0.0
 
     @property
     def money(self) -> float:
@@ -888,23 +914,23 @@ class _End:
 
 
 def _ends(take: _Seen, theatre: _Theatre) -> list[_End]:
-    return [_end(take, factor, theatre) for factor in FACTORS]
+    return [_end(take, factor, theatre) for factor in take.factors]
 
 
 def _end(seen: _Seen, factor: float, theatre: _Theatre) -> _End:
     """Find the first look at which the target is met; without one, the end of the rehearsal."""
-    made, target, before, still = seen.rehearsal, theatre.target, None, seen.still
+    made, target, before, open_ = seen.rehearsal, theatre.target, None, seen.open_
 
     def width(sight: Sight) -> float:
-        return _times(sight.half_width, factor, still)
+        return _times(sight.half_width, factor, open_)
 
     for sight in made.sights:
         is_wide_enough = sight.n_items >= theatre.min_items and math.isfinite(sight.half_width)
         if target is not None and is_wide_enough and width(sight) <= target:
             # The widest of single units' widths falls in steps, all others steadily.
             start = None if _is_per_unit(made) else before
-            end = _crossing(start, sight, _times(target, 1 / factor, still), theatre.every)
-            return replace(end, half_width=_times(end.half_width, factor, still))
+            end = _crossing(start, sight, _times(target, 1 / factor, open_), theatre.every)
+            return replace(end, half_width=_times(end.half_width, factor, open_))
         before = sight if is_wide_enough else None
     last = made.sights[-1].half_width if made.sights else math.nan
     return _End(
@@ -913,7 +939,7 @@ def _end(seen: _Seen, factor: float, theatre: _Theatre) -> _End:
         seconds=made.duration_s,
         calls=made.calls,
         spent=made.spent,
-        half_width=_times(last, factor, still),
+        half_width=_times(last, factor, open_),
     )
 
 
@@ -961,6 +987,7 @@ def _crossing(before: Sight | None, after: Sight, width: float, every: int) -> _
         calls=each(start.calls, after.calls),
         spent=each(start.spent, after.spent),
         half_width=min(width, at(start.half_width, after.half_width)),
+        untold=at(sum(start.untold_spent), sum(after.untold_spent)),
     )
 
 
@@ -969,28 +996,25 @@ def _between(expected: float, values: Sequence[float]) -> Range:
 
 
 def _spend(
-    takes: Sequence[_Seen], ends: Sequence[Sequence[_End]], ceiling: int, cap: int | None
+    takes: Sequence[_Seen], ends: Sequence[Sequence[_End]], hold: int, cap: int | None
 ) -> Range:
-    """Give the range of money: by factor and by chance."""
+    """Give the range of money: by factor and by chance; at a target fewer calls may be under way."""
     low, high = math.inf, 0.0
     for take, of_take in zip(takes, ends, strict=True):
         for end in of_take:
-            slack = _slack(end, take, ceiling, cap)
-            low, high = min(low, end.money - slack), max(high, end.money + slack)
-    return Range(
-        low=max(0.0, low),
-        expected=fmean(of_take[1].money for of_take in ends),
-        high=high if cap is None else min(high, cap),
-    )
+            slack = _slack(end, take, hold, cap)
+            low, high = min(low, end.money - max(slack, end.untold)), max(high, end.money + slack)
+    most = math.inf if cap is None else cap
+    expected = fmean(of_take[1].money for of_take in ends)
+    return Range(low=max(0.0, low), expected=min(expected, most), high=min(high, most))
 
 
-def _slack(end: _End, seen: _Seen, ceiling: int, cap: int | None) -> float:
+def _slack(end: _End, seen: _Seen, hold: int, cap: int | None) -> float:
     """Say how far the money of an end may be off by chance."""
     made = seen.rehearsal
-    at_end = ceiling / seen.part  # so much can be left when the next call does not fit
     by_end = 0.0
-    if end.reason is StopReason.BUDGET or (cap is not None and cap - end.money <= 2 * at_end):
-        by_end = at_end
+    if end.reason is StopReason.BUDGET or (cap is not None and cap - end.money <= 2 * hold):
+        by_end = hold  # so much can be left when the next question does not fit
     elif end.reason is StopReason.DEADLINE:
         # How many calls fit into a time is a count: its SD is at most about its root.
         by_end = CHANCE * end.money / math.sqrt(max(1.0, sum(end.calls)))
@@ -1014,14 +1038,14 @@ def _widths(
     for take, of_take in zip(takes, ends, strict=True):
         # More items than were rehearsed may tell more of the judges' offsets.
         fewer = math.sqrt(take.part) if theatre.has_offsets else 1.0
-        for factor, end in zip(FACTORS, of_take, strict=True):
+        for factor, end in zip(take.factors, of_take, strict=True):
             if end.reason is StopReason.PRECISION and target is not None:
                 look = math.sqrt(max(0.0, 1.0 - theatre.every / end.n_told))
                 low, high = min(low, end.half_width * look), max(high, target)
                 continue
             low, high = min(low, end.half_width * fewer), max(high, end.half_width)
             if take.spent_cut < end.money:
-                cut = _times(_width_at(take.rehearsal, take.spent_cut), factor, take.still)
+                cut = _times(_width_at(take.rehearsal, take.spent_cut), factor, take.open_)
                 low = min(low, cut * math.sqrt(take.spent_cut / end.money))
                 high = max(high, cut)
     return Range(low=low, expected=expected, high=high)
@@ -1065,16 +1089,19 @@ def _listed(seen: Rehearsal) -> WholeList:
     return WholeList(calls=sum(seen.calls), expected=sum(seen.spent), worst=sum(seen.worst))
 
 
-def _laid_out(own: Rehearsal, batches: Batches) -> WholeList | None:
-    """Give all batches the prices of those that were rehearsed; None where money sets their number."""
+def _laid_out(own: Rehearsal, batches: Batches, judges: Sequence[int]) -> WholeList | None:
+    """Give all batches the prices of those that were rehearsed; None where money sets their number.
+
+    Systems answer about each unit once, however many batches read it.
+    """
     if batches.is_by_cap:
         return None
-    share = batches.n_batches * len(own.calls) / max(1, sum(own.calls))
-    return WholeList(
-        calls=batches.n_batches * len(own.calls),
-        expected=round(sum(own.spent) * share),
-        worst=round(sum(own.worst) * share),
-    )
+    shares = [batches.n_batches / max(1, n) if k in judges else 1 for k, n in enumerate(own.calls)]
+
+    def whole(amounts: Sequence[int]) -> int:
+        return round(sum(x * share for x, share in zip(amounts, shares, strict=True)))
+
+    return WholeList(calls=whole(own.calls), expected=whole(own.spent), worst=whole(own.worst))
 
 
 class _Needs(NamedTuple):
@@ -1100,8 +1127,9 @@ def _needs(
             continue
         end = _end(at, 1.0, theatre)
         if end.reason is StopReason.PRECISION:
-            last_call = max(theatre.ceiling(judge) for judge in judges)
-            return _Needs(round(end.money) + last_call, at.is_cut and end.money > at.spent_cut)
+            return _Needs(
+                round(end.money) + theatre.hold(judges), at.is_cut and end.money > at.spent_cut
+            )
     sights = seen.rehearsal.sights
     all_items = theatre.blueprint.study.frame.n_items
     if not sights or seen.rehearsal.stop_reason is StopReason.FINISHED or beyond is not None:
@@ -1250,7 +1278,7 @@ def _by_method(theatre: _Theatre, own: _Seen, wanted: Wanted) -> ByMethod | None
     money = [*([] if opened.cap is None else [opened.cap]), *wanted.money]
     assert own.book is not None  # as there are methods
     likely = _likely(theatre, own.book, wanted.mean)
-    n_items = _items_told(theatre, own)
+    n_items = _items_told(theatre, own.rehearsal)
     if not likely or not n_items or not (half_widths or money):
         return None
     aim = half_widths[0] if half_widths else None
@@ -1258,7 +1286,7 @@ def _by_method(theatre: _Theatre, own: _Seen, wanted: Wanted) -> ByMethod | None
     made = own.rehearsal
     costs = Costs(
         expected=[x / n_items for x in made.spent],
-        worst=[x / n_items for x in made.worst],
+        last=theatre.hold(range(len(campaign.judges))),
         systems=range(len(campaign.judges), len(blueprint.entries)),
         caps=opened.judge_caps,
         role_caps={Role(role): cap for role, cap in opened.role_caps.items()},
@@ -1272,7 +1300,6 @@ def _by_method(theatre: _Theatre, own: _Seen, wanted: Wanted) -> ByMethod | None
         half_widths=list(dict.fromkeys(half_widths)),
         money=list(dict.fromkeys(money)),
         most_items=getattr(campaign.policy.settings, "max_items", None),
-        factors=FACTORS,
     )
 
 
@@ -1291,9 +1318,9 @@ def _benchmark_config(theatre: _Theatre) -> ExchangeableConfig:
     )
 
 
-def _items_told(theatre: _Theatre, own: _Seen) -> float:
+def _items_told(theatre: _Theatre, made: Rehearsal) -> float:
     """Count the items of each arm that a rehearsal came to, with those that it is taken to go on to."""
-    made, study = own.rehearsal, theatre.blueprint.study
+    study = theatre.blueprint.study
     told = _told(made)[: len(study.panel)]
     gone_on = made.n_told / max(1, sum(told))
     return max(told) * gone_on / study.frame.n_arms / theatre.repeats
@@ -1318,6 +1345,7 @@ def _likely(theatre: _Theatre, book: ScoreBook, mean: float | None = None) -> li
         Assumed(
             scores=scores if mean is None else _with_mean(scores, mean),
             source=_source(blueprint) if mean is None else "option",
+            arm=study.frame.arms[group[0]] if len(group) < study.frame.n_arms else None,
             missing=sum(book.missing(arm) for arm in (arms if is_difference else group)),
             noise=None if None in noise else sum(x or 0.0 for x in noise),
         )
@@ -1336,12 +1364,12 @@ def _with_mean(scores: Scores, mean: float) -> Scores:
 
 def _source(blueprint: Blueprint) -> str:
     """Say where the scores of a rehearsal come from."""
-    campaign = blueprint.file.campaign
-    if all(entry.adapter == "recorded" for entry in campaign.judges):
-        return "recording"
+    adapters = {entry.adapter for entry in blueprint.entries}
+    if adapters <= {"recorded", KEY}:
+        return "recording" if "recorded" in adapters else "data"
     if blueprint.truth is not None:
         return "data"
-    return "mock" if blueprint.is_mock and campaign.systems else "default"
+    return "mock" if blueprint.is_mock and blueprint.file.campaign.systems else "default"
 
 
 # --- the rest ----------------------------------------------------------------------------------
@@ -1401,5 +1429,5 @@ def _notes(blueprint: Blueprint, own: _Seen) -> Iterator[str]:
     for price in blueprint.prices:
         yield from price.notes
     for entry, n_calls in zip(blueprint.entries, own.rehearsal.calls, strict=True):
-        if not n_calls:
+        if not n_calls and entry.adapter != KEY:
             yield f"{entry.name} is never asked"

@@ -41,13 +41,15 @@ def source(path: Path, *, of_systems: bool = False) -> Source:
         It can't be read.
     """
     if not path.is_dir():
-        return Source(load(path), sha256(path.read_bytes()).hexdigest())
+        return Source(load(path, of_systems=of_systems), sha256(path.read_bytes()).hexdigest())
     states = [file.stat() for file in (path / DB_NAME, path / f"{DB_NAME}-wal") if file.exists()]
     try:
         about = tuple((state.st_mtime_ns, state.st_size) for state in states)
         return _of_run(path, about, of_systems)
     except StoreError as exc:
-        raise InvalidCampaign([Problem(file=str(path), message=str(exc))]) from exc
+        raise InvalidCampaign(
+            [Problem(file=str(path), path="recorded.path", message=str(exc))]
+        ) from exc
 
 
 @lru_cache(maxsize=4)

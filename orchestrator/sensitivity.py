@@ -34,7 +34,7 @@ def without_judges(
     is loaded again; if it is gone or has changed, nothing is estimated.
     """
     is_small = data.counts.told <= MOST_QUESTIONS and 1 < len(data.judges) <= MOST_JUDGES
-    has_answers = sum(judge.answered > 0 for judge in data.judges) > 1
+    has_answers = sum(judge.answered > judge.keyed for judge in data.judges) > 1
     if not (data.are_final and is_small and has_answers):
         return ()
     if estimators_without is None:

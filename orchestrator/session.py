@@ -7,7 +7,8 @@ import os
 import platform
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -103,7 +104,10 @@ class Result:
         ImportError
             pandas is not installed.
         """
-        import pandas as pd  # noqa: PLC0415  # not a dependency
+        try:
+            import pandas as pd  # noqa: PLC0415  # not a dependency
+        except ImportError as exc:
+            raise ImportError("to_pandas wants pandas: pip install pandas") from exc
 
         with rundir.reading(self.directory) as reader:
             rows_of = votes if holds_comparisons(reader.read()) else answers
@@ -317,10 +321,8 @@ class Session:
         stop = state.crew.stop
         seen = () if look is None else look.estimates[: None if stop.of_every_arm else 1]
         shown = stop.aimed_at([*map(read_estimate, seen)]) if seen else None
-        missing: dict[str, int] = {}
-        for judge in state.judges:
-            for reason, n in judge.missing.items():
-                missing[reason] = missing.get(reason, 0) + n
+        told = [state.judges[k] for k in state.asked_by_policy]
+        to_judge = [] if state.is_generating else [state.judges[k] for k in state.crew.systems]
         running = "paused" if state.is_paused else str(Ending.RUNNING)
         return Progress(
             name=self.blueprint.name,
@@ -335,11 +337,16 @@ class Session:
             held=account.held,
             uncertain=account.uncertain,
             cap=account.cap,
-            missing=missing,
+            missing=_missing(told),
+            n_generated=sum(system.answered for system in to_judge),
+            lost=_missing(to_judge),
             judges=tuple(
-                self._judge_progress(judge.name, at, lane, in_flight)
-                for judge, at, lane, in_flight in zip(
-                    state.crew.judges, state.judges, lanes, under_way, strict=True
+                replace(
+                    self._judge_progress(judge.name, at, lane, in_flight),
+                    is_system=k in state.crew.systems,
+                )
+                for k, (judge, at, lane, in_flight) in enumerate(
+                    zip(state.crew.judges, state.judges, lanes, under_way, strict=True)
                 )
             ),
             headline=headline(shown) if shown else "",
@@ -399,6 +406,10 @@ class Session:
         if campaign.is_generating:
             rundir.write_export(self.directory, self.directory / rundir.GENERATIONS_NAME)
         return result_of(self.directory, data)
+
+
+def _missing(asked: Iterable[JudgeState]) -> dict[str, int]:
+    return dict(sum((one.missing for one in asked), Counter[str]()))
 
 
 def _width(look: Looked | None, shown: Estimate | None) -> float | None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.build import TOKENS_PER_VERDICT, questions
+from orchestrator.build import TOKENS_PER_VERDICT, kind_of, questions
 from orchestrator.campaign_file import Judge as JudgeEntry
 from orchestrator.campaign_file import System
 from orchestrator.core.answers import Answers, Fields
@@ -34,6 +34,7 @@ from orchestrator.engine.fold import Keyed
 from orchestrator.engine.rehearse import Player
 from orchestrator.report.planning import Assumption, Prompts
 from orchestrator.task import KEY, CheckTask, MatchStep
+from policies.subsample import SubsampleConfig
 
 if TYPE_CHECKING:
     from judges.mock import MockConfig, MockJudge
@@ -90,7 +91,7 @@ def measured_prompts(blueprint: Blueprint) -> dict[int, Prompts]:
 
 
 def _prompts_of(blueprint: Blueprint, ix: int) -> Prompts:
-    n_units, size = blueprint.study.frame.n_units, batch_size(blueprint)
+    n_units, size = blueprint.study.frame.n_units, batch_size(blueprint, ix)
     rng = Seeds(blueprint.study.seeds.seed).stream(Stream.LAYOUT, ix + 1)
     n_measured = max(1, min(MEASURED_UNITS, n_units) // size) * size
     units = np.sort(rng.permutation(n_units)[:n_measured])
@@ -112,10 +113,10 @@ def _answer_length(blueprint: Blueprint, unit: int) -> int:
     return round(CHARACTERS_PER_TOKEN * _output_tok(system, 1))
 
 
-def batch_size(blueprint: Blueprint) -> int:
-    """Say about how many units a call asks."""
+def batch_size(blueprint: Blueprint, ix: int) -> int:
+    """Say about how many units a call of a judge or system asks."""
     study = blueprint.study
-    if study.kind is not Kind.RATE_BATCH:
+    if kind_of(blueprint.file.campaign, ix) is not Kind.RATE_BATCH:
         return 1
     size: int | None = getattr(blueprint.file.campaign.policy.settings, "batch_size", None)
     return size or study.frame.n_units
@@ -123,7 +124,7 @@ def batch_size(blueprint: Blueprint) -> int:
 
 def dearest_call(blueprint: Blueprint, judge: int) -> Nano:
     """Bound one call of a judge or system at its longest prompt."""
-    crew, size = blueprint.crew, batch_size(blueprint)
+    crew, size = blueprint.crew, batch_size(blueprint, judge)
     at, card = crew.judges[judge], crew.opened.cards[judge]
 
     def ceiling(units: Sequence[int]) -> Nano:
@@ -193,7 +194,7 @@ def stand_in(
                 player=_Shuffled(recording, study.seeds),
             )
         case _:
-            config = _assumed(entry, study, prompts[judge], batch_size(blueprint))
+            config = _assumed(entry, study, prompts[judge], batch_size(blueprint, judge))
             if _passes_ceiling(config, blueprint, judge):
                 # So is a bill booked that says nothing of its tokens: at the whole hold.
                 faults = {"refused": _missing(entry), "usage_missing": 1.0 - _missing(entry)}
@@ -212,13 +213,14 @@ def assumptions(blueprint: Blueprint, prompts: Mapping[int, Prompts]) -> Iterato
             case "key":
                 pass
             case "recorded":
-                where = f"resampled from {entry.recorded.path.name}"
+                how = "recorded in" if keeps_order(blueprint) else "resampled from"
+                where = f"{how} {entry.recorded.path.name}"
                 what = "answers" if isinstance(entry, System) else "verdicts"
                 yield Assumption(judge=entry.name, what=what, value=where, source="recording")
             case "mock":
                 yield from _of_mock(entry, blueprint)
             case _:
-                yield from _of_assumed(entry, blueprint, prompts[ix])
+                yield from _of_assumed(blueprint, ix, prompts[ix])
     judges = range(len(blueprint.file.campaign.judges))
     if any(_plays(blueprint, ix) not in {"recorded", "key"} for ix in judges):
         yield _of_items(blueprint)
@@ -232,6 +234,16 @@ def _plays(blueprint: Blueprint, judge: int) -> str:
     if adapter == "mock" or blueprint.crew.opened.identity["is_swapped"]:
         return "mock"
     return "recorded" if adapter == "recorded" else "assumed"
+
+
+def keeps_order(blueprint: Blueprint) -> bool:
+    """Say whether something is recorded of items whose order in the run is known beforehand.
+
+    That of a benchmark hangs on the seed alone. A recording may hold the very items that it comes to.
+    """
+    is_subsample = isinstance(blueprint.file.campaign.policy.settings, SubsampleConfig)
+    plays = {_plays(blueprint, ix) for ix in range(len(blueprint.entries))}
+    return is_subsample and ("recorded" in plays or plays == {"key"})
 
 
 def _is_system(blueprint: Blueprint, ix: int) -> bool:
@@ -381,19 +393,20 @@ class _Excerpt:
 def _question(blueprint: Blueprint, judge: int, units: Iterable[int]) -> Query:
     """Ask about units; one that is alone is compared with that of the next arm."""
     asked = tuple(UnitIx(int(unit)) for unit in units)
-    if _is_system(blueprint, judge):
+    kind = kind_of(blueprint.file.campaign, judge)
+    if kind is Kind.GENERATE:
         return Query(
-            kind=Kind.GENERATE,
+            kind=kind,
             judge=JudgeIx(judge),
             units=asked,
             role=Role.SYSTEM,
             purpose=Purpose.GENERATE,
         )
-    if blueprint.study.kind is Kind.COMPARE and len(asked) == 1:
+    if kind is Kind.COMPARE and len(asked) == 1:
         frame = blueprint.study.frame
         other = (frame.arm_of(asked[0]) + 1) % frame.n_arms
         asked += (frame.unit(frame.item_of(asked[0]), other),)
-    return Query(kind=blueprint.study.kind, judge=JudgeIx(judge), units=asked)
+    return Query(kind=kind, judge=JudgeIx(judge), units=asked)
 
 
 def _n_tok(request: Request) -> float:
@@ -571,9 +584,12 @@ def _of_mock(entry: JudgeEntry, blueprint: Blueprint) -> Iterator[Assumption]:
     yield one("latency", latency, "latency" if config.realtime else "realtime")
 
 
-def _of_assumed(entry: JudgeEntry, blueprint: Blueprint, prompts: Prompts) -> Iterator[Assumption]:
-    config = _assumed(entry, blueprint.study, prompts, batch_size(blueprint))
-    stated = entry.assume
+def _of_assumed(blueprint: Blueprint, ix: int, prompts: Prompts) -> Iterator[Assumption]:
+    entry = blueprint.entries[ix]
+    config, stated = (
+        _assumed(entry, blueprint.study, prompts, batch_size(blueprint, ix)),
+        entry.assume,
+    )
 
     def one(what: str, value: float | str, assumed: object) -> Assumption:
         source = "default" if assumed is None else "assume"

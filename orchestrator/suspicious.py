@@ -12,6 +12,7 @@ from scipy.special import bdtrc, chdtrc
 from estimators.intervals import FEW
 from estimators.missing import missing_test
 from estimators.score_means import ALIKE, DIFFERS
+from orchestrator.core.errors import Problem
 from orchestrator.core.estimate import Estimate
 from orchestrator.core.wire import Json
 from orchestrator.correctness import Correctness
@@ -177,6 +178,13 @@ def of_correctness(answers: Correctness, estimates: Sequence[Estimate]) -> Itera
 
 _SAID_OTHERWISE = {"whole_benchmark", "missing_imputed"}
 """Flags that stand under what is assumed."""
+
+
+def of_columns_left_out(problems: Sequence[Problem]) -> Iterator[Suspicion]:
+    """Say which columns of a matrix are left out for some cells that are no verdicts."""
+    for problem in problems:
+        message = f"a column that mostly holds verdicts is not used: {problem}"
+        yield Suspicion("column_left_out", message)
 
 
 def _unread(answers: Correctness) -> Iterator[Suspicion]:

@@ -218,6 +218,8 @@ def _text(path: Path) -> str:
         raw = path.read_bytes()
         if path.name.lower().endswith(".gz"):
             raw = gzip.decompress(raw)
+    except FileNotFoundError as exc:
+        raise _Unreadable("no such file") from exc
     except (OSError, EOFError, zlib.error) as exc:
         raise _Unreadable(f"can't be read: {exc}") from exc
     try:
@@ -323,6 +325,8 @@ def _arrow(path: Path, wanted: Collection[str]) -> tuple[Any, Sequence[str]]:
         with pq.ParquetFile(path) as parquet:
             columns: Sequence[str] = parquet.schema_arrow.names
             return parquet.read(columns=[name for name in wanted if name in columns]), columns
+    except FileNotFoundError as exc:
+        raise _Unreadable("no such file") from exc
     except (OSError, pa.ArrowException) as exc:
         raise _Unreadable(f"not readable as Parquet: {exc}") from exc
 

@@ -13,7 +13,7 @@ from orchestrator.core.errors import ConfigError
 from orchestrator.document import holds
 from orchestrator.quantities import Loc
 from orchestrator.registry import Group
-from orchestrator.wording import did_you_mean, seen
+from orchestrator.wording import did_you_mean, on_one_line, seen
 
 
 class Refusal(NamedTuple):
@@ -89,8 +89,9 @@ def _message(details: ErrorDetails, data: Any, loc: Loc) -> str:
             return str(ctx["error"])
         case "wants" if isinstance(details["input"], dict):
             # Its place is that of a key which no branch has, if there is one.
-            keys = ", ".join(details["input"])
-            return _unknown_key(data, loc) if loc[-1] in details["input"] else f"{details['msg']}, not {{{keys}}}"
+            if loc[-1] in details["input"]:
+                return _unknown_key(data, loc)
+            return f"{details['msg']}, not {{{on_one_line(', '.join(details['input']))}}}"
         case "wants":
             return f"{details['msg']}{was}"
         case "stated":

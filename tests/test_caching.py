@@ -707,7 +707,7 @@ def test_ls_counts_by_adapter_and_model(sortition, filled):
     assert std["newest"] - std["oldest"] == pytest.approx(40 * 86400, abs=60)
     code, out, _ = sortition("cache", "ls")
     assert code == 0
-    assert "openai acme-std https://api.example.com/v1: 2 verdicts" in out
+    assert "openai acme-std https://api.example.com/v1: 2 entries" in out
     assert "damaged: 1 verdict" in out
     assert out.splitlines()[-1].startswith(f"{Path('.sortition/cache')}: 4 verdicts")
 

@@ -141,7 +141,7 @@ def test_answers_come_as_a_data_frame_where_pandas_is(tmp_path, monkeypatch):
     """pandas is no dependency; its absence is a plain ImportError."""
     result = quickstart().run(tmp_path / "run")
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ImportError):
+    with pytest.raises(ImportError, match="pip install pandas"):
         result.to_pandas()
 
 

@@ -118,6 +118,13 @@ def test_a_campaign_runs_within_its_cap_and_says_so(sortition, campaign, tmp_pat
         assert (run / name).exists()
 
 
+@pytest.mark.parametrize(("formats", "name"), [("html, md", "html"), ("md", "md")])
+def test_the_last_lines_name_the_report_that_is_there(sortition, campaign, tmp_path, formats, name):
+    _, out, _ = sortition("run", campaign, "--set", f"output.formats=[{formats}]")
+    path = the_run(tmp_path).relative_to(tmp_path) / f"report.{name}"
+    assert f"report  {path}" in out
+
+
 def test_a_budget_that_ends_first_is_3_with_a_target_and_0_without(sortition, campaign, tmp_path):
     """C03: stopped by budget; the missed target is exit 3; no item is failed or scored 0."""
     code, out, _ = sortition("run", campaign, "--set", "stop={target_half_width: 0.01}")
@@ -369,6 +376,13 @@ def test_verify_names_what_was_tampered_with(sortition, campaign, tmp_path, tamp
     code, out, _ = sortition("verify", run)
     assert code == 1
     assert word in out
+
+
+def test_verify_takes_the_newest_run(sortition, campaign):
+    assert sortition("verify")[0] == 5
+    sortition("run", campaign)
+    code, out, _ = sortition("verify")
+    assert (code, out) == (0, "every row, decision and number agrees\n")
 
 
 def test_verify_compares_the_result_file_with_the_log(sortition, campaign, tmp_path):

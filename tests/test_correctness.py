@@ -449,7 +449,7 @@ def test_all_problems_are_told_at_once(write, problems):
     [
         ({None: 10}, "the table has 60 items, which is more than 10"),
         ({"a": 100}, 'says nothing of stratum "b"'),
-        ({"a": 100, "c": 70}, 'did you mean "a"?'),
+        ({"a": 100, "bb": 70}, 'did you mean "bb"?'),
         ({"a": 30, "b": 70}, 'stratum "a" has 30 items by this, and the table has 40 of it'),
         ({None: 50, "a": 100, "b": 70}, "50 items are not the 170 that strata come to"),
     ],
@@ -487,6 +487,26 @@ def test_ratings_are_no_matrix(write, problems):
     (line,) = problems(path, kind="exchangeable")
     assert "correct — no column has this name; --map correct=COLUMN names one" in line
     assert assess(path, Request(kind="exchangeable", names={"correct": "score"})).results
+
+
+def test_a_bad_cell_of_a_matrix_is_named_and_so_is_what_it_costs(write, problems):
+    """One keeps its column out and says so; if no column is left, the cells are what is wrong."""
+    good, bad = ["1", "0"] * 5, ["1", "0", "yep", "", "1"] * 2
+    left_out = assess(write(item_id=range(10), ann=bad, bob=good), Request())
+    said = next(s.message for s in left_out.suspicions if s.flag == "column_left_out")
+    assert "t.csv:4  ann — row 3: wants 1 or 0" in said
+    assert said.endswith('not "yep" (2 such cells)')
+    (line,) = problems(write(item_id=range(10), ann=bad, length=range(10)))
+    assert "t.csv:4  ann — row 3" in line
+    plain = assess(write(item_id=range(10), bob=good, length=range(10)), Request())
+    assert not [s for s in plain.suspicions if s.flag == "column_left_out"]
+
+
+def test_strata_without_a_size_are_counted_right(write, problems):
+    path = write(item_id=range(30), stratum=[f"s{n // 2}" for n in range(30)], correct=[1, 0] * 15)
+    *first, last = problems(path, of={"s0": 1, None: 3000})
+    assert len(first) == 5
+    assert "and 9 more of this kind" in last
 
 
 # --- output --------------------------------------------------------------------------------------

@@ -751,8 +751,8 @@ def test_files_that_hold_nothing_are_one_problem(write, problems):
     assert problems(write(item_id=[], score=[])) == ["t.csv  no rows"]
     (line,) = problems(write(item_id="ab", score=["", ""]))
     assert line == 't.csv  score — no row has a score of "score"'
-    (line,) = problems(Path("none.csv"))
-    assert "can't be read" in line
+    assert problems(Path("none.csv")) == ["none.csv  no such file"]
+    assert problems(Path("none.parquet")) == ["none.parquet  no such file"]
     assert problems(write("t.jsonl")) == ["t.jsonl  no rows"]
     Path("broken.jsonl").write_text("{}\n{,}\n[1]\n", encoding="utf-8")
     assert [line[:14] for line in problems(Path("broken.jsonl"))] == [

@@ -8,6 +8,7 @@ import pytest
 
 from orchestrator import rundir, sensitivity
 from orchestrator.campaign import Campaign
+from orchestrator.core.estimate import Status
 from orchestrator.report import markdown
 from orchestrator.sensitivity import without_judges
 
@@ -34,9 +35,10 @@ def ran(tmp_path):
 
     def run(dying):
         path = tmp_path / "campaign.yaml"
-        path.write_text(CAMPAIGN % dying)
+        path.write_text(run.text % dying)
         return Campaign.from_yaml(path).run(tmp_path / "run")
 
+    run.text = CAMPAIGN
     return run
 
 
@@ -74,6 +76,20 @@ def test_a_judge_that_dies_is_named_and_the_result_shown_with_and_without_it(ran
     assert (entry["judge"], entry["n_answers"]) == ("dying", 40)
     assert entry["estimates"][0]["value"] == [without.estimates[0].value[0]]
     assert result.document["judges"][1]["outages"][0]["why"] == outage.why
+
+
+def test_a_benchmark_counts_items_of_the_judges_that_are_left(ran, tmp_path):
+    """Each unit waits for all judges of a panel, so a judge left out is left out of the panel too."""
+    campaign = CAMPAIGN.replace("uniform, max_repeats: 1", "subsample")
+    ran.text = campaign + "estimate: [{name: score, kind: exchangeable}]\n"
+    result = ran("mock: {truth: t, sd: 0, bias: 1}")
+    data = result.data
+    assert data.answer.value[0] == pytest.approx(1.475 + 4 / 3)
+    assert means(data) == pytest.approx({"steady": 3.475, "dying": 2.975, "high": 1.975})
+    for left in data.without_judge:
+        (e,) = left.estimates
+        assert (e.status, e.n_items, e.n_answers) == (Status.OK, N, 2 * N)
+    assert rundir.summary(result.directory).without_judge == data.without_judge
 
 
 def plural(n):

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator import Campaign
-from orchestrator.core.errors import InvalidCampaign
+from orchestrator.core.errors import BudgetTooSmall, ConfigError, InvalidCampaign
 from orchestrator.core.events import Arrived, Asked, Sent
+from orchestrator.core.money import format_usd
 from orchestrator.core.query import Kind, Query, Role
 from orchestrator.core.wire import FIRST_ATTEMPT, Origin
 from orchestrator.report.export import answers, generations
-from orchestrator.rundir import reading
+from orchestrator.rundir import progress, reading
 from orchestrator.verification import check
 
 CHEAP = "price_usd_per_1m: {input: 1, output: 5}"
@@ -210,6 +211,17 @@ def test_a_panel_compares_what_systems_answer(campaign, folder):
     assert len(result.document["diagnostics"]["without_judge"]) == 2
 
 
+def test_the_status_counts_verdicts_and_answers_as_the_report_does(campaign, folder):
+    """A refused answer is missing once as an answer, and once as a verdict."""
+    refusing = "right: 0.6, faults: {refused: 0.1}"
+    result = campaign(("right: 0.6", refusing)).run(folder / "run")
+    shown, by_role = progress(result.directory), result.document["counts"]["by_role"]
+    judges, systems = by_role["judge"], by_role["system"]
+    assert systems["missing"]["refused"] > 0
+    assert (shown.n_answered, shown.missing) == (judges["answered"], judges["missing"])
+    assert (shown.n_generated, shown.lost) == (systems["answered"], systems["missing"])
+
+
 def test_a_panel_reads_one_answer(campaign, folder):
     result = campaign(
         (
@@ -377,6 +389,137 @@ def test_what_does_not_go_with_systems_is_named_at_once(campaign):
     mistyped = problems_of(campaign, *ELSEWHERE, ("{judge: checker}", "{judge: checkr}"))
     assert mistyped.keys() >= others
     assert 'did you mean "checker"' in mistyped["task.verdict[1].judge"]
+
+
+ANN = 'mock, prompt: "{{ question }}", ' + CHEAP + ", mock: {right: 0.6}}"
+"""The end of the first system's entry, after its adapter's key."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path", "message"),
+    [
+        ("normalise:", "normalize:", "task.verdict[0].normalize", 'did you mean "normalise"?'),
+        ("{match: key,", "{mach: key,", "task.verdict[0].mach", 'did you mean "match"?'),
+        ("{judge: checker}", "{colum: right}", "task.verdict[1].colum", 'mean "column"?'),
+        ("{judge: checker}", "{rubric: x}", "task.verdict[1]", "COLUMN}, not {rubric}"),
+        (
+            "{judge: checker}",
+            '{judge: checker, rubric: "{{ quesion }}"}',
+            "task.verdict[1].rubric",
+            '"quesion" is no field of data.fields',
+        ),
+        ("{kind: subsample, design: paired}", "{kind: uniform}", "estimate[0].kind", "subsample"),
+        ("right: 0.6", "rihgt: 0.6", "systems[0].mock.rihgt", 'mean "right"?'),
+        (
+            ANN,
+            "recorded, recorded: {path: made.csv, judge: odl, usd_per_call: 0}}",
+            "systems[0].recorded.judge",
+            'made.csv: no system "odl"; did you mean "old"?',
+        ),
+        (
+            ANN,
+            "recorded, recorded: {path: other.csv, judge: old, usd_per_call: 0}}",
+            "systems[0].recorded.path",
+            'no column "system", "answer"',
+        ),
+    ],
+)
+def test_a_mistake_about_answers_and_checks_is_one_problem_at_its_place(
+    campaign, folder, old, new, path, message
+):
+    """Nothing that is right is said to be wrong with it: arms and ids are those of the systems."""
+    (folder / "made.csv").write_text("item,system,answer\ni1,old,x\n", "utf-8")
+    (folder / "other.csv").write_text("item,name\ni1,old\n", "utf-8")
+    contrast = ("kind: exchangeable", "kind: exchangeable, contrast: {arm: new, baseline: old}")
+    ((at, said),) = problems_of(campaign, (old, new), contrast).items()
+    assert at == path
+    assert message in said
+
+
+def test_a_problem_in_a_line_of_a_recording_says_which_key_names_it(campaign, folder):
+    (folder / "other.csv").write_text("item,name\ni1,old\n", "utf-8")
+    recorded = "recorded, recorded: {path: other.csv, judge: old, usd_per_call: 0}}"
+    with pytest.raises(InvalidCampaign) as caught:
+        campaign((ANN, recorded)).build()
+    (problem,) = caught.value.problems
+    assert (problem.file, problem.line) == (str(folder / "other.csv"), 1)
+    assert problem.message.endswith("c.yaml names the file on line 6")
+
+
+def test_a_name_given_twice_accuses_no_data(campaign):
+    said = problems_of(campaign, ("{name: new,", "{name: old,"))
+    assert said.keys() == {"systems[1].name"}
+
+
+def test_no_verdict_in_a_column_names_item_and_arm(campaign, folder):
+    rows = (folder / "items.jsonl").read_text("utf-8").replace('"right": false', '"right": "?"', 1)
+    (folder / "items.jsonl").write_text(rows, "utf-8")
+    systems = FILE[FILE.index("systems:") : FILE.index("task:")]
+    arms = "arms: {old: {mark: right}, new: {mark: right}}, fields: {question: question}"
+    said = problems_of(
+        campaign,
+        (systems, ""),
+        ("fields: {question: question, key: answer}", arms),
+        (CHECK, "kind: check\n  verdict: [{column: mark}]"),
+    )
+    assert "in 2 units, the first of them \"i0/old\": '?'" in said["task.verdict"]
+
+
+@pytest.mark.parametrize("blank", ['""', '"  "', "null"])
+def test_an_item_with_a_blank_key_is_left_to_the_judge(campaign, folder, blank):
+    rows = (folder / "items.jsonl").read_text("utf-8").replace('" Answer 1 "', blank)
+    (folder / "items.jsonl").write_text(rows, "utf-8")
+    result = campaign(("right: 0.6", "right: 1"), ("right: 0.8", "right: 1")).run(folder / "run")
+    assert {row.item for row in answers_of(result) if row.origin == "live"} == {"i0"}
+
+
+def test_too_little_money_says_for_whom_and_how_much_is_enough(campaign):
+    with pytest.raises(BudgetTooSmall) as caught:
+        campaign(("{usd: 5}", "{usd: 0.0001}")).build()
+    enough = format_usd(caught.value.sufficient)
+    said = str(caught.value)
+    assert said.startswith(f"one answer of old and one call to checker about it can cost {enough}")
+    assert f"budget.usd wants {enough} or more" in said
+    campaign(("{usd: 5}", f"{{usd: {enough.removeprefix('$')}}}")).build()
+    with pytest.raises(BudgetTooSmall):
+        campaign(("{usd: 5}", f"{{usd: {float(enough.removeprefix('$')) - 1e-9:.9f}}}")).build()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ("design: paired", "design: paired, max_items: 61", "policy.max_items"),
+        ("design: paired", "design: paired, max_items: 60", ""),
+        (
+            "kind: exchangeable",
+            "kind: exchangeable, check: anytime, last_look: {items: 61}",
+            "estimate[0].last_look.items",
+        ),
+        ("{usd: 5}", "{usd: 5, by_role: {system: 5.01}}", "budget.by_role.system"),
+        ("{usd: 5}", "{usd: 5, by_role: {system: 5}}", ""),
+        ("{usd: 5}", "{usd: 5}\nstop: {target_half_width: 3}", "stop.target_half_width"),
+        ("{usd: 5}", "{usd: 5}\nstop: {target_half_width: 0.5}", "stop.target_half_width"),
+        ("{usd: 5}", "{usd: 5}\nstop: {target_half_width: 0.49}", ""),
+        (
+            "kind: exchangeable",
+            "kind: exchangeable, target_half_width: 3",
+            "estimate[0].target_half_width",
+        ),
+    ],
+)
+def test_numbers_that_can_not_be_meant_are_warned_of(campaign, old, new, path):
+    warnings = campaign((old, new)).build().warnings
+    assert [warning.path for warning in warnings] == [path] * bool(path)
+
+
+def test_the_range_of_a_difference_is_twice_as_long(campaign):
+    contrast = "kind: exchangeable, contrast: {arm: new, baseline: old}"
+    stop = ("{usd: 5}", "{usd: 5}\nstop: {target_half_width: %s}")
+    for width, n in (("0.99", 0), ("1", 1)):
+        made = campaign(("kind: exchangeable", contrast), (stop[0], stop[1] % width))
+        assert len(made.build().warnings) == n
+        with pytest.raises(ConfigError, match="--half-width: 1 is met at once"):
+            made.plan(half_widths=[1.0])
 
 
 def test_a_judge_that_no_step_asks_is_named(campaign):

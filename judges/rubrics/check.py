@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, assert_never
 from unicodedata import normalize
 
 from judges.rubrics.form import Reason
-from judges.rubrics.material import gaps
+from judges.rubrics.material import count, gaps
 from judges.rubrics.rate import Rate
 from judges.rubrics.spoken import CLOSING, OPENING
 from judges.rubrics.template import no_field
@@ -63,6 +63,7 @@ class Check(Rate):
     steps : what decides without a call
     has_judge : whether a judge is asked about what the steps leave open
     candidate : the field that holds the answer
+    called : how a unit is named in problems
     text, criteria, seeds, max_output_tok, allow_na, reason, route : as in `Rate`; with a step there
         is one criterion
 
@@ -85,6 +86,7 @@ class Check(Rate):
         steps: Sequence[Step],
         has_judge: bool,
         candidate: str = "candidate",
+        called: Callable[[int], str] = "unit {}".format,
         allow_na: bool = False,
         reason: Reason = "none",
         route: Route = Route.SCHEMA,
@@ -95,7 +97,8 @@ class Check(Rate):
         self._recorded: dict[str, list[float | None]] = {}
         if not problems:
             for name in columns:
-                self._recorded[name], unreadable = _recorded(fields, name, criteria[0].scale)
+                scale = criteria[0].scale
+                self._recorded[name], unreadable = _recorded(fields, name, scale, called)
                 problems += unreadable
         if problems:
             raise InvalidCampaign(problems)
@@ -220,7 +223,10 @@ def _unfit(
 
 
 def _recorded(
-    fields: Sequence[Mapping[str, str | Chat]], name: str, scale: Scale
+    fields: Sequence[Mapping[str, str | Chat]],
+    name: str,
+    scale: Scale,
+    called: Callable[[int], str],
 ) -> tuple[list[float | None], list[Problem]]:
     """Read the verdicts that a field holds, None where it is blank; find what is no verdict."""
     words: dict[str, float] = {}
@@ -241,8 +247,8 @@ def _recorded(
         return verdicts, []
     first = unreadable[0]
     message = (
-        f'"{name}" holds no verdict on the scale in {len(unreadable)} units, the first of them '
-        f"unit {first}: {str(fields[first][name])[:40]!r}"
+        f'"{name}" holds no verdict on the scale in {count(unreadable)}, the first of them '
+        f"{called(first)}: {str(fields[first][name])[:40]!r}"
     )
     return verdicts, [Problem(path=_PATH, message=message)]
 

@@ -68,6 +68,11 @@ def misnamed(names: Iterable[str], also_reserved: tuple[str, ...] = ()) -> Itera
             )
 
 
+def count(units: Sequence[int]) -> str:
+    """Say how many units there are."""
+    return f"{len(units):,} unit{'s' if len(units) > 1 else ''}"
+
+
 def gaps(fields: Sequence[Mapping[str, str | Chat]], shown: Iterable[str]) -> Iterator[Problem]:
     """Find the shown fields that units lack."""
     lacking: dict[str, list[int]] = {name: [] for name in shown}
@@ -77,7 +82,7 @@ def gaps(fields: Sequence[Mapping[str, str | Chat]], shown: Iterable[str]) -> It
                 lacking[name].append(unit)
     for name, units in lacking.items():
         if units:
-            message = f"missing in {len(units)} units, the first of them unit {units[0]}"
+            message = f"missing in {count(units)}, the first of them unit {units[0]}"
             yield Problem(path=f"data.fields.{name}", message=message)
 
 

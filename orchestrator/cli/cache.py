@@ -1,4 +1,4 @@
-"""Commands about verdicts kept between runs: `cache ls`, `cache clear`."""
+"""Commands about verdicts and answers kept between runs: `cache ls`, `cache clear`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from orchestrator.core.wire import Json
 if TYPE_CHECKING:
     from orchestrator.caching import Entry
 
-cache = typer.Typer(help="Verdicts kept between runs.", no_args_is_help=True)
+cache = typer.Typer(help="Verdicts and answers kept between runs.", no_args_is_help=True)
 app.add_typer(cache, name="cache")
 
 Dir = Annotated[
@@ -57,11 +57,11 @@ def clear(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Don't ask.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove verdicts from a cache."""
+    """Remove verdicts and answers from a cache."""
     folder, found = _chosen(dir_, older_than, model)
     if found and not yes:
         if not sys.stdin.isatty():
-            raise ConfigError("this removes verdicts; without a terminal it needs --yes")
+            raise ConfigError("this removes what is kept; without a terminal it needs --yes")
         try:
             agrees = typer.confirm(f"Remove from {folder}: {_said(_sums(found))}?", err=True)
         except typer.Abort:
@@ -123,7 +123,7 @@ def _sums(found: Sequence[Entry]) -> dict[str, Json]:
 
 def _said(sums: dict[str, Json]) -> str:
     n = sums["verdicts"]
-    text = f"{n:,} verdict{'' if n == 1 else 's'}, {sums['bytes'] / 1000:,.1f} kB"
+    text = f"{n:,} {'entry' if n == 1 else 'entries'}, {sums['bytes'] / 1000:,.1f} kB"
     if not n:
         return text
     oldest, newest = (

@@ -76,13 +76,14 @@ def export(
 
 @app.command()
 def verify(
-    run: Annotated[Path, typer.Argument(help="The run's directory.")],
+    run: RunArgument = None,
     as_json: AsJson = False,
 ) -> None:
     """Re-check the log: every decision, cost and number. Exit 1 on any difference."""
+    from orchestrator import rundir
     from orchestrator.verification import check
 
-    found = list(check(run))
+    found = list(check(run or rundir.newest(runs(), unfinished=False, notice=say)))
     if as_json:
         print_json({"differences": found})
     else:

@@ -199,8 +199,9 @@ def finish(result: Result, outputs: Sequence[Path], *, as_json: bool, on_fail: i
     else:
         for line in closing_lines(result.data):
             typer.echo(line)
-        if (result.directory / "report.html").exists():
-            typer.echo(f"report  {result.directory / 'report.html'}")
+        reports = map(result.directory.joinpath, ("report.html", "report.md"))
+        if report := next((path for path in reports if path.exists()), None):
+            typer.echo(f"report  {report}")
         if result.exit_code == 130:
             say(f"next: sortition resume {result.directory}")
         else:

@@ -13,15 +13,16 @@ from collections import defaultdict
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from operator import add
 from typing import Any, Protocol
 
 from orchestrator.core.errors import JudgeError, OrchestratorError, TimedOut
 from orchestrator.core.estimate import Estimate
-from orchestrator.core.events import Asked, Event, Late, LimitReached, Reasked, Told
+from orchestrator.core.events import Arrived, Asked, Event, Late, LimitReached, Reasked, Told
 from orchestrator.core.ids import JudgeIx, QNo
-from orchestrator.core.query import Missing, Outcome, Query
+from orchestrator.core.query import Judged, Missing, Outcome, Query
 from orchestrator.core.stopping import StopReason, StopRule
-from orchestrator.core.wire import Json, Reply, Request
+from orchestrator.core.wire import Json, Origin, Reply, Request
 from orchestrator.engine.attempts import Job, answered, mean_pause, unanswered
 from orchestrator.engine.crew import Crew
 from orchestrator.engine.decider import Decider
@@ -48,6 +49,7 @@ class Sight:
     at_s, drain_s : the time, and how long the calls under way still take
     calls : (n_judges,) calls sent
     spent : (n_judges,) nano-USD settled or uncertain, with what is to come for the calls sent
+    untold_calls, untold_spent : (n_judges,) those of them whose outcome isn't told, and what they cost
     half_width, n_items : of the primary estimate
     """
 
@@ -56,6 +58,8 @@ class Sight:
     drain_s: float
     calls: tuple[int, ...]
     spent: tuple[int, ...]
+    untold_calls: tuple[int, ...]
+    untold_spent: tuple[int, ...]
     half_width: float
     n_items: int
 
@@ -68,6 +72,7 @@ class Rehearsal:
     ----------
     sights : at each look, the one at the stop last
     calls, answered, missing : by judge; a free retry inside a hold is no further call
+    by_key : by judge: verdicts for which no call was needed
     spent, worst : by judge, nano-USD: what was charged, and what would have been if each call had
         cost its ceiling
     chance_nano : SD of the whole sum by chance, questions taken as independent
@@ -85,6 +90,7 @@ class Rehearsal:
     calls: tuple[int, ...]
     answered: tuple[int, ...]
     missing: tuple[int, ...]
+    by_key: tuple[int, ...]
     spent: tuple[int, ...]
     worst: tuple[int, ...]
     chance_nano: float
@@ -183,6 +189,7 @@ class _Stage:
         self._sights: list[Sight] = []
         self._calls = [0] * n_judges
         self._worst = [0] * n_judges
+        self._by_key = [0] * n_judges
         self._judge_of: dict[QNo, JudgeIx] = {}
         self._charged: dict[QNo, int] = {}
         self._charges = [_Tally() for _ in range(n_judges)]
@@ -266,22 +273,30 @@ class _Stage:
 
     def look(self, primary: Estimate) -> None:
         """Take note of how the run stands."""
-        spent = [account.settled + account.uncertain for account in self.state.ledger.judges]
+        untold_calls, untold_spent = ([0] * len(self._calls) for _ in range(2))
         until = self._now
+
+        def is_untold(query: Query, outcome: Outcome) -> None:
+            untold_calls[query.judge] += 1
+            untold_spent[query.judge] += _charge(outcome)
+
         for at_s, _, call in self._heap:
             if call is not None:
-                spent[call.job.query.judge] += _charge(call.outcome)
+                is_untold(call.job.query, call.outcome)
                 until = max(until, at_s)
-        for at in self.state.open.values():
-            if at.outcome is not None:
-                spent[at.query.judge] += _charge(at.outcome)
+        for q, at in self.state.open.items():
+            if at.outcome is not None and q in self._charged:
+                is_untold(at.query, at.outcome)
+        told = [account.settled + account.uncertain for account in self.state.ledger.judges]
         self._sights.append(
             Sight(
                 n_told=self.state.n_told,
                 at_s=self._now,
                 drain_s=until - self._now,
                 calls=tuple(self._calls),
-                spent=tuple(spent),
+                spent=tuple(map(add, told, untold_spent)),
+                untold_calls=tuple(untold_calls),
+                untold_spent=tuple(untold_spent),
                 half_width=primary.half_width,
                 n_items=primary.n_items,
             )
@@ -293,6 +308,8 @@ class _Stage:
                 case Asked(q=q, query=query, hold=hold):
                     self._worst[query.judge] += hold
                     self._judge_of[q] = query.judge
+                case Arrived(q=q, outcome=Judged(origin=Origin.KEY)):
+                    self._by_key[self._judge_of[q]] += 1
                 case Reasked(q=q, hold=hold):
                     self._worst[self._judge_of[q]] += hold
                 case Told(q=q) | Late(q=q):
@@ -332,6 +349,7 @@ class _Stage:
             calls=tuple(self._calls),
             answered=tuple(judge.answered for judge in judges),
             missing=tuple(judge.missing.total() for judge in judges),
+            by_key=tuple(self._by_key),
             spent=tuple(a.settled + a.uncertain for a in self.state.ledger.judges),
             worst=tuple(self._worst),
             chance_nano=math.sqrt(sum(tally.variance for tally in self._charges)),

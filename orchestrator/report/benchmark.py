@@ -16,7 +16,9 @@ from orchestrator.core.wire import Json
 from orchestrator.report.charts import Track
 from orchestrator.report.data import ReportData, Stratum
 from orchestrator.report.wording import (
+    BEFORE_PLAN,
     Grid,
+    flag,
     interval,
     label,
     listed,
@@ -25,6 +27,7 @@ from orchestrator.report.wording import (
     plural,
     spread_of,
     target,
+    twin,
     usd,
     with_interval,
 )
@@ -45,8 +48,9 @@ _LOOKS = 8
 
 
 def parts(data: ReportData) -> list[Estimate]:
-    """List what was estimated by a part of a benchmark."""
-    return [e for e in data.estimates if e.kind == "exchangeable" and e.names]
+    """List what was estimated by a part of a benchmark, what several entries share once."""
+    found = (e for e in data.estimates if e.kind == "exchangeable" and e.names)
+    return [e for e in found if twin(e, data) is None]
 
 
 def means(data: ReportData) -> list[Estimate]:
@@ -75,13 +79,15 @@ def _statements(e: Estimate, data: ReportData) -> Iterator[str]:
             yield _all_pairs(e)
         case _:
             for i in range(len(e.names)):
-                yield _mean(e, i)
+                yield _mean(e, i, data)
     yield _guarantee(e)
+    if BEFORE_PLAN in e.flags:
+        yield f"{flag(BEFORE_PLAN).capitalize()}."
     if e.target != "differences":
         yield from _stop(e, data)
 
 
-def _mean(e: Estimate, i: int) -> str:
+def _mean(e: Estimate, i: int, data: ReportData) -> str:
     n, population = _by_name(e, "n_drawn")[i], _by_name(e, "population")[i]
     if e.target == "macro":
         strata = _strata(e.diagnostics["strata"])
@@ -90,7 +96,8 @@ def _mean(e: Estimate, i: int) -> str:
         whole, by = f"{population:,} items of this benchmark", f"{n:,} of them"
     name = f"{e.names[i]}: the" if e.names[i] else "The"
     return (
-        f"{name} mean over the {whole}, {_whose(e)}, is {with_interval(e, i)} by {by}.{_open(e, i)}"
+        f"{name} mean over the {whole}, {_whose(e)}, is {with_interval(e, i)} by {by}."
+        f"{_open(e, i, data)}"
     )
 
 
@@ -103,12 +110,12 @@ def _whose(e: Estimate) -> str:
     return e.estimand.rpartition(", ")[2]
 
 
-def _open(e: Estimate, i: int) -> str:
-    """Say what is not back of a name's items, and what counts in its place."""
+def _open(e: Estimate, i: int, data: ReportData) -> str:
+    """Say what is not back of a name's items while the run goes on, and what counts in its place."""
     lines = ""
     if missing := _by_name(e, "missing")[i]:
         lines += f" {missing:,} of these {'has' if missing == 1 else 'have'} no verdict."
-    if in_flight := _by_name(e, "in_flight")[i]:
+    if not data.are_final and (in_flight := _by_name(e, "in_flight")[i]):
         lines += f" {plural(in_flight, 'item')} before the last one that is back {'is' if in_flight == 1 else 'are'} under way"
         low, high = _by_name(e, "interim_lower")[i], _by_name(e, "interim_upper")[i]
         both = (
@@ -170,10 +177,10 @@ def _verdict(e: Estimate, i: int, data: ReportData) -> str:
         return f"{first} and {second}: nothing is known yet."
     if lower > 0 or upper < 0:
         ahead, behind = (first, second) if lower > 0 else (second, first)
-        return f"{ahead} is ahead of {behind}: {e.names[i]} is {with_interval(e, i)} {by}.{_open(e, i)}"
+        return f"{ahead} is ahead of {behind}: {e.names[i]} is {with_interval(e, i)} {by}.{_open(e, i, data)}"
     return (
         f"{first} and {second} can't be told apart yet: {e.names[i]} is {with_interval(e, i)} {by}."
-        f"{_open(e, i)} {_further(e, i, data)}"
+        f"{_open(e, i, data)} {_further(e, i, data)}"
     )
 
 

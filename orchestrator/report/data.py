@@ -96,11 +96,15 @@ class Spend:
 
 
 class Fate(NamedTuple):
-    """What became of the questions to all judges, or to all systems under test; `missing` by reason."""
+    """What became of the questions to all judges, or to all systems under test; `missing` by reason.
+
+    `keyed` of those answered were decided by a key or a recorded column, without a call.
+    """
 
     asked: int
     answered: int
     missing: Mapping[str, int]
+    keyed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +154,8 @@ class Counts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scores:
     """Verdicts of one judge on one criterion as they came: how many, their mean and spread.
+
+    What a key decided without a call is none of them.
 
     Parameters
     ----------

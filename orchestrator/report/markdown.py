@@ -28,6 +28,9 @@ def _lines(data: ReportData) -> Iterator[str]:
     mock = " (mock)" if data.mock else ""
     yield f"# {safe(data.name)}{mock}: {data.state}"
     yield from ("", f"**{safe(wording.answer(data))}**", "")
+    beside = wording.beside(data)
+    if beside:
+        yield from (safe(beside), "")
     notice, precision = wording.mock_notice(data), wording.precision(data)
     yield from (f"- {safe(line)}" for line in wording.gates(data))
     yield from (f"- {line}" for line in (notice, precision) if line)
@@ -45,7 +48,7 @@ def _lines(data: ReportData) -> Iterator[str]:
     if not data.are_final:
         yield from ("These are not final: the run has not come to its stop.", "")
     for estimate in data.estimates:
-        yield from _estimate(estimate)
+        yield from _estimate(estimate, wording.twin(estimate, data))
     yield from _benchmark(data)
     yield from _outlook(data)
     yield from _without_judge(data)
@@ -56,7 +59,9 @@ def _lines(data: ReportData) -> Iterator[str]:
     yield from _grid(panel.judges(data))
     told = (*wording.policy(data), *panel.outages(data), *panel.agreement(data))
     yield from (f"\n{safe(line)}" for line in told)
-    yield from ("", *_grid(panel.said(data)), "", panel.said_note(data))
+    said = panel.said(data)
+    if said.rows:
+        yield from ("", *_grid(said), "", panel.said_note(data))
     yield from ("", f"Time of all calls: {wording.time_spent(data.times)}.")
     yield from _order(data)
     yield from _board(data)
@@ -198,11 +203,14 @@ def _batches(data: ReportData) -> Iterator[str]:
     yield from (f"\n{safe(line)}" for line in batches.after_looks(data.estimates))
 
 
-def _estimate(estimate: Estimate) -> Iterator[str]:
+def _estimate(estimate: Estimate, twin: Estimate | None) -> Iterator[str]:
     rows = wording.shown(estimate)
     columns = wording.columns_of(estimate, rows)
     status = "" if estimate.status == "ok" else f" ({estimate.status})"
     yield from (f"### {safe(estimate.name)}: {wording.target(estimate)}{status}", "")
+    if twin is not None:
+        yield from (f"The same as of {safe(twin.name)}.", "")
+        return
     yield from _table(
         ("name", *columns),
         zip((label(estimate.names[i]) for i in rows), *columns.values(), strict=True),

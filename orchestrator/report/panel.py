@@ -56,7 +56,9 @@ def doubts(data: ReportData) -> list[str]:
         # Where the panel as a whole is at chance, that comes first, and no judge is singled out.
         together = _together(said, of, on)
         singled = [] if together else _singled(said, on)
-        lines += [*together, *_constants(said, on), *singled, *_wavering(said, on)]
+        # What a key has left to a judge may well be all alike.
+        unkeyed = [(judge.name, judge.scores[c]) for judge in data.judges if not judge.keyed]
+        lines += [*together, *_constants(unkeyed, on), *singled, *_wavering(said, on)]
     lines += _label_doubts(data)
     lines += board.turned_judges(data.estimates)
     lines += [_place_doubt(effect) for effect in data.places if effect.is_significant]
@@ -289,14 +291,16 @@ def said(data: ReportData) -> Grid:
     """Tabulate what each judge said on each criterion."""
     if any(judge.preferences for judge in data.judges):
         return _preferred(data)
-    every = [s for judge in data.judges for s in judge.scores]
+    # Who left all to the key has said nothing.
+    heard = [one for one in data.judges if not one.keyed or one.answered > one.keyed]
+    every = [s for judge in heard for s in judge.scores]
     has_repeats = any(not math.isnan(s.repeat_variance) for s in every)
     has_others = any(s.n_shared for s in every)
     head = ["judge", "criterion", "verdicts", "mean", "sd", "commonest"]
     head += ["sd of repeats", "share of variance from items"] if has_repeats else []
     head += ["agreement with the others"] if has_others else []
     rows = []
-    for judge in data.judges:
+    for judge in heard:
         for s in judge.scores:
             row = [judge.name, s.criterion, f"{s.n:,}", number(s.mean), number(s.sd)]
             row.append(f"{s.commonest:g} in {s.commonest_share:.0%}" if s.n else number(math.nan))
@@ -328,7 +332,9 @@ def _share(n: int, of: int) -> str:
 
 def said_note(data: ReportData) -> str:
     """Say what the table of what judges said counts."""
-    return PREFERENCES_NOTE if any(judge.preferences for judge in data.judges) else SAID_NOTE
+    if any(judge.preferences for judge in data.judges):
+        return PREFERENCES_NOTE
+    return f"{SAID_NOTE} {KEYED_NOTE}" if any(judge.keyed for judge in data.judges) else SAID_NOTE
 
 
 PREFERENCES_NOTE = (
@@ -342,6 +348,9 @@ SAID_NOTE = (
     "alone. Agreement with the others is alpha of first verdicts against the mean of the other "
     "judges', each judge's own level taken out: 1 is perfect, 0 is chance."
 )
+
+
+KEYED_NOTE = "What the key decided is no judge's own, and is left out of this and of all agreement."
 
 
 def agreement(data: ReportData) -> list[str]:

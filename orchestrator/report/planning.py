@@ -49,8 +49,8 @@ class Assumption:
 class JudgePlan:
     """One judge's or system's part, money in nano-USD.
 
-    `calls` and `expected` are those of the whole run, `ceiling` bounds one call, at its longest
-    prompt; `concurrency` bounds its calls at a time.
+    `calls` and `expected` are those of the whole run, `by_key` its verdicts that need no call; `ceiling`
+    bounds one call, at its longest prompt; `concurrency` bounds its calls at a time.
     """
 
     name: str
@@ -59,6 +59,7 @@ class JudgePlan:
     card: PriceCard
     price_source: str
     calls: int
+    by_key: int = 0
     expected: int
     ceiling: int
     concurrency: int
@@ -154,7 +155,8 @@ class ByMethod:
     missing : share of the verdicts that are missing, as of `benchmark_plan.Assumed`
     mean, sd, source : what scores are taken to be like, in their units: of the arm that needs most items,
         or of the differences; and where that is from: `option`, `recording`, `data` (the truth of
-        mocks), `mock` or `default`
+        mocks, verdicts in a column), `mock` or `default`
+    arm : that one, None where there is but one, or of differences
     draw_by : the column by whose numbers items are drawn; scores are taken to have nothing to do with it
     best_repeats : calls of each judge an item with which the first half-width costs least; None where
         calls are not taken to be noise, or their noise isn't known
@@ -172,6 +174,7 @@ class ByMethod:
     sd: Range
     missing: float
     source: str
+    arm: str | None = None
     draw_by: str | None = None
     best_repeats: int | None = None
     methods: tuple[MethodPlan, ...]
@@ -391,6 +394,7 @@ def document(plan: Plan) -> dict[str, Json]:
                 "price": price(judge.card),
                 "price_source": judge.price_source,
                 "calls": judge.calls,
+                "by_key": judge.by_key,
                 "expected_nano_usd": judge.expected,
                 "worst_case_each_nano_usd": judge.ceiling,
                 "concurrency": judge.concurrency,
@@ -456,6 +460,7 @@ def _by_method_as_json(found: ByMethod) -> dict[str, Json]:
             "sd": _range(found.sd),
             "missing": _number(found.missing),
             "source": found.source,
+            "arm": found.arm,
         },
         "draw_by": found.draw_by,
         "best_repeats": found.best_repeats,
@@ -575,7 +580,9 @@ def _head(campaign: str, of: Plan | Refusal, policy: str) -> str:
 
 def _sums(plan: Plan) -> Iterator[str]:
     yield _head(plan.campaign, plan, plan.policy)
-    yield from _table(plan.judges)
+    yield from _table([judge for judge in plan.judges if judge.adapter != "key"])
+    if by_key := sum(judge.by_key for judge in plan.judges):
+        yield f"key       {plural(by_key, 'verdict')} by the key, free"
     yield from _batches(plan)
     yield from _whole_list(plan)
     yield _outlook(plan)
@@ -592,6 +599,8 @@ def _promise(plan: Plan) -> Iterator[str]:
 
 def _table(judges: Sequence[JudgePlan]) -> list[str]:
     """Write a row for each who can be asked; roles where not all are judges."""
+    if not judges:
+        return []
     has_systems = any(judge.role is Role.SYSTEM for judge in judges)
     head = (
         "judge",
@@ -669,7 +678,7 @@ def _batches(plan: Plan) -> Iterator[str]:
 
 def _whole_list(plan: Plan) -> Iterator[str]:
     whole = plan.whole_list
-    if whole is None and plan.batches is not None:
+    if (whole is None and plan.batches is not None) or (whole is not None and not whole.calls):
         return
     if whole is None:
         yield "the list  has no end of its own: money, target or a limit ends the run"
@@ -817,9 +826,9 @@ def _by_method(found: ByMethod | None) -> Iterator[str]:
         f"methods   {found.estimate}: \N{PLUS-MINUS SIGN} {whose}, {found.level:.0%}, error "
         f"{found.alpha:.3g} each; an item costs {usd(found.item, 4)}{parts}"
     )
-    sd = found.sd
+    sd, of_arm = found.sd, f" of {printable(found.arm)}" if found.arm else ""
     yield (
-        f"assumed   scores: mean {found.mean:.3g}, sd {sd.expected:.3g} ({sd.low:.3g} to {sd.high:.3g}) "
+        f"assumed   scores{of_arm}: mean {found.mean:.3g}, sd {sd.expected:.3g} ({sd.low:.3g} to {sd.high:.3g}) "
         f"({found.source})"
         + (f"; missing {found.missing:.2g}" if found.missing else "")
         + (f"; nothing to do with {printable(found.draw_by)}" if found.draw_by else "")

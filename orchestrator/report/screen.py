@@ -11,6 +11,7 @@ from orchestrator.report.data import ReportData
 from orchestrator.report.panel import doubts
 from orchestrator.report.wording import (
     answer,
+    beside,
     columns,
     duration,
     ending,
@@ -33,7 +34,7 @@ _NAME_COLUMNS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeProgress:
-    """One judge's part.
+    """The part of one judge, or of one system under test.
 
     `limit` is how many calls at a time it is allowed now, 0 where that is not known; `state` says
     whether it takes questions ("ok", "down: ..."), `waiting` what its next call waits for, empty if
@@ -47,6 +48,7 @@ class JudgeProgress:
     state: str = "ok"
     limit: int = 0
     waiting: str = ""
+    is_system: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,11 +58,13 @@ class Progress:
     Parameters
     ----------
     state : `running`, `paused` or a final state
-    n_told : questions that came to their end, the missing ones included
+    n_told : questions that came to their end, the missing ones included: those to judges, or to systems
+        where nothing is judged
+    n_generated : answers of systems that are judged; `lost`, by reason, those that did not come
     n_cached : answers that came from the cache
     n_open : asked and not told, of which `in_flight` are with a judge at this moment
     settled, held, uncertain, cap : nano-USD
-    missing : by reason
+    missing : of what is told, by reason
     headline : the primary estimate in words
     half_width, target : of the primary estimate; None where unknown or not set
     waiting : why nothing moves, empty if that follows from the counts
@@ -79,6 +83,8 @@ class Progress:
     uncertain: int = 0
     cap: int | None = None
     missing: Mapping[str, int] = field(default_factory=dict)
+    n_generated: int = 0
+    lost: Mapping[str, int] = field(default_factory=dict)
     judges: tuple[JudgeProgress, ...] = ()
     headline: str = ""
     half_width: float | None = None
@@ -96,6 +102,16 @@ class Progress:
     def n_answered(self) -> int:
         """How many questions have one."""
         return self.n_told - self.n_missing
+
+    @property
+    def n_lost(self) -> int:
+        """How many answers that were to be judged did not come."""
+        return sum(self.lost.values())
+
+    @property
+    def judges_systems(self) -> bool:
+        """Whether verdicts are on answers that systems give meanwhile."""
+        return len({one.is_system for one in self.judges}) > 1
 
     def to_json(self) -> bytes:
         """Encode for the progress row."""
@@ -150,17 +166,23 @@ def status_lines(progress: Progress) -> list[str]:
         f"{duration(progress.elapsed_s)}".strip(),
         _money_line(progress),
         _precision_line(progress),
-        (
-            f"answers {progress.n_answered:,}   cached {progress.n_cached:,}"
-            f"   asked {progress.n_asked:,}   open {progress.n_open:,}"
-            f"   missing {progress.n_missing:,}"
-        ),
+        _counts_line(progress),
         _missing_line(progress),
         f"waiting  {waits}" if waits else "",
         # Last, since what does not fit on a low screen is cut off from the end.
         *_judge_lines(progress),
     ]
     return [fit(line, WIDTH) for line in lines if line]
+
+
+def _counts_line(progress: Progress) -> str:
+    counts = f"cached {progress.n_cached:,}   asked {progress.n_asked:,}   open {progress.n_open:,}"
+    if not progress.judges_systems:
+        return f"answers {progress.n_answered:,}   {counts}   missing {progress.n_missing:,}"
+    return (
+        f"verdicts {progress.n_answered:,}, missing {progress.n_missing:,}"
+        f"   answers of systems {progress.n_generated:,}, missing {progress.n_lost:,}   {counts}"
+    )
 
 
 def one_line(progress: Progress) -> str:
@@ -171,9 +193,13 @@ def one_line(progress: Progress) -> str:
     target = "" if progress.target is None else f" (target {progress.target:g})"
     cached = f" ({progress.n_cached:,} cached)" if progress.n_cached else ""
     waits = why_waiting(progress)
+    what, of_systems = "answers", ""
+    if progress.judges_systems:
+        what = "verdicts"
+        of_systems = f"; {progress.n_generated:,} answers of systems, {progress.n_lost:,} missing"
     return printable(
         f"{duration(progress.elapsed_s)}  {mock}{progress.state}  "
-        f"{progress.n_answered:,} answers{cached}, {progress.n_missing:,} missing  "
+        f"{progress.n_answered:,} {what}{cached}, {progress.n_missing:,} missing{of_systems}  "
         f"{usd(progress.settled)} + {usd(progress.held)} held + "
         f"{usd(progress.uncertain)} uncertain{cap}{width}{target if width else ''}"
         f"{f'  waiting: {waits}' if waits else ''}"
@@ -214,9 +240,11 @@ def _judge_lines(progress: Progress) -> list[str]:
     if not progress.judges:
         return []
     names = [fit(printable(judge.name), _NAME_COLUMNS) for judge in progress.judges]
-    wide = max(5, *map(columns, names))
+    kinds = dict.fromkeys("system" if one.is_system else "judge" for one in progress.judges)
+    first = " or ".join(kinds)
+    wide = max(map(columns, (first, *names)))
     head = f"{'asked':>9}  {'answered':>9}  {'in flight':>9}  {'limit':>5}  state"
-    lines = [f"{'judge':<{wide}}  {head}"]
+    lines = [f"{first:<{wide}}  {head}"]
     for name, judge in zip(names, progress.judges, strict=True):
         pad = " " * (wide - columns(name))
         limit = f"{judge.limit:,}" if judge.limit else ""
@@ -229,11 +257,13 @@ def _judge_lines(progress: Progress) -> list[str]:
 
 
 def _answers(data: ReportData) -> str:
-    """Count what came and what is missing, of systems and judges apart."""
-    if not data.systems:
+    """Count what came and what is missing, of systems and judges apart, and what a key decided."""
+    if not data.systems and not any(judge.keyed for judge in data.judges):
         return f"{plural(data.counts.answered, 'answer')}, {data.counts.n_missing:,} missing"
     return "; ".join(
-        f"{role}s: {plural(fate.answered, 'answer')}, {sum(fate.missing.values()):,} missing"
+        f"{role}s: {plural(fate.answered - fate.keyed, 'answer')}, "
+        f"{f'{fate.keyed:,} by the key, ' if fate.keyed else ''}"
+        f"{sum(fate.missing.values()):,} missing"
         for role, fate in data.counts.by_role.items()
     )
 
@@ -246,6 +276,7 @@ def closing_lines(data: ReportData) -> list[str]:
     lines = [
         mock_notice(data),
         answer(data),
+        beside(data),
         *gates(data),
         *policy(data),
         *doubts(data),

@@ -410,7 +410,9 @@ class _Fold:
     def _verdicts(self, judge: _JudgeTally, query: Query, judged: Judged) -> None:
         if _SUSPECTED in judged.flags:
             judge.suspected.update({unit // len(self.arms) for unit in query.units})
-        self._placed(judge, judged)
+        is_own = judged.origin is not Origin.KEY
+        if is_own:
+            self._placed(judge, judged)
         if query.kind is Kind.COMPARE:
             self.units.update(query.units)
         for observation in judged.observations:
@@ -421,7 +423,8 @@ class _Fold:
                 continue
             arm = self.arms[observation.unit % len(self.arms)]
             arm.scores[observation.criterion].add(observation.value)
-            judge.said[observation.criterion].add(observation.unit, observation.value)
+            if is_own:
+                judge.said[observation.criterion].add(observation.unit, observation.value)
             if self.strata is not None and query.replicate == 0:
                 self.strata.add(observation)
 
@@ -894,6 +897,7 @@ def _fate(tallies: Sequence[_JudgeTally]) -> Fate:
         asked=sum(tally.asked for tally in tallies),
         answered=sum(tally.answered for tally in tallies),
         missing=_in_order(missing),
+        keyed=sum(tally.keyed for tally in tallies),
     )
 
 

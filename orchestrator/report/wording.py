@@ -8,13 +8,14 @@ import shlex
 import unicodedata
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import takewhile
 from typing import NamedTuple
 
 from orchestrator.core.estimate import Estimate, Status
 from orchestrator.core.gate import GateOutcome, Rule, Verdict, overall
 from orchestrator.core.money import PriceCard, format_usd
 from orchestrator.core.query import MissingReason, Role
-from orchestrator.core.stopping import StopReason
+from orchestrator.core.stopping import OF_ARMS, StopReason
 from orchestrator.core.wire import Json
 from orchestrator.report.data import JudgeTally, Refusal, ReportData, Times
 
@@ -185,7 +186,21 @@ def _answer(data: ReportData) -> str:
     if estimate.status in _NO_ANSWER and not _ranks_pairs(estimate):
         return _NO_ANSWER[estimate.status]
     sentence = _compared(estimate, data) or f"{headline(estimate)}."
+    if BEFORE_PLAN in estimate.flags:
+        sentence = f"{sentence.removesuffix('.')}; {_FLAGS[BEFORE_PLAN]}."
     return sentence if data.are_final else f"So far: {sentence}"
+
+
+BEFORE_PLAN = "before_planned_number"
+"""The flag of an interval that is watched from a number of items on, and is not there yet."""
+
+
+def beside(data: ReportData) -> str | None:
+    """Say what is known of the arms where the target is theirs, and the answer is another estimate."""
+    aim = data.aim
+    if aim is None or aim is data.answer or aim.status in _NO_ANSWER:
+        return None
+    return f"{headline(aim)}."
 
 
 def _nothing(data: ReportData) -> str:
@@ -388,6 +403,20 @@ def _over_categories(estimate: Estimate) -> str:
     )
 
 
+def twin(estimate: Estimate, data: ReportData) -> Estimate | None:
+    """Find an earlier entry's estimate by a part of a benchmark that says the same; None without one."""
+    if estimate.kind != "exchangeable":
+        return None
+    earlier = takewhile(lambda e: e is not estimate, data.estimates)
+    said = _said(estimate)
+    return next((e for e in earlier if e.kind == estimate.kind and _said(e) == said), None)
+
+
+def _said(e: Estimate) -> str:
+    """Write what is said of whom by what; unlike nan, its text is equal to itself."""
+    return repr((e.target, e.estimand, e.interval, e.names, e.value, e.lower, e.upper))
+
+
 # --- the table of an estimate ------------------------------------------------------------------
 
 EDGE = 20
@@ -552,9 +581,11 @@ def precision(data: ReportData) -> str | None:
     width = data.aim.half_width if data.aim else math.nan
     now = f"±{number(width, places(width))}" if math.isfinite(width) else "unknown"
     verdict = "met" if data.target_met else "not met"
-    wanted = f"±{data.target_half_width:g}"
+    is_of_arms = data.is_of_every_arm and data.aim is not None and data.aim.target in OF_ARMS
+    wanted = f"±{data.target_half_width:g}{' of every arm' if is_of_arms else ''}"
     decides = "; the gate decides all the same" if data.gates and not data.target_met else ""
-    return f"Precision target {wanted}: {verdict}, the half-width is {now}{decides}."
+    which = "the widest half-width" if is_of_arms and len(data.arms) > 1 else "the half-width"
+    return f"Precision target {wanted}: {verdict}, {which} is {now}{decides}."
 
 
 def mock_notice(data: ReportData) -> str | None:
@@ -586,6 +617,8 @@ _FLAGS = {
     "missing_imputed": "items lack a verdict: the lowest score counts for the lower end of an interval, and "
     "the highest for the upper",
     "missing_count_as_lowest": "items lack a verdict, and count as the lowest score",
+    "before_planned_number": "short of the planned number of items the interval says no more than is sure "
+    "whatever the further items are",
     "in_flight": "items before the last one that is back have no verdict yet, so what came behind the "
     "first of them does not count yet",
     "target_out_of_reach": "what missing verdicts leave open is wider than the target, and no further "

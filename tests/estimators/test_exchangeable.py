@@ -534,10 +534,12 @@ def test_a_stratified_width_is_kept_from_its_number_on():
     first = 1 + next(k for k, width in enumerate(widths) if width <= 0.12)
     (before,) = told(of, scores, first - 1, **entry)
     assert before.half_width == pytest.approx((301 - first) / 600)
+    assert before.flags == ("before_planned_number",)
     for n in (first, first + 60):
         (e,) = told(of, scores, n, **entry)
         assert e.half_width == pytest.approx(widths[first - 1])
         assert e.watching_covered
+        assert e.flags == ()
 
 
 def test_a_target_that_missing_verdicts_keep_out_of_reach_is_flagged():

@@ -186,6 +186,13 @@ def test_what_is_no_verdict_is_a_problem_and_names_its_place(criterion, said):
     assert "unit 1" in message
 
 
+def test_one_unit_is_no_units_and_has_the_name_that_it_is_given():
+    fields = (unit(human="1"), unit(human="maybe"))
+    called = "the {}. one".format
+    ((_, message),) = refusals(*fields, steps=(Column("human"),), called=called)
+    assert "in 1 unit, the first of them the 1. one: 'maybe'" in message
+
+
 @pytest.mark.parametrize(
     ("criterion", "low", "high"), [(RIGHT, 0, 1), (POINTS, 1, 5), (SHARE, -0.5, 0.5)]
 )

@@ -316,14 +316,13 @@ def test_a_file_that_is_no_text_is_refused(tmp_path, data, name):
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path):
-    assert problems(tmp_path / "no.csv") == [(None, "No such file or directory")]
+    assert problems(tmp_path / "no.csv") == [(None, "no such file")]
 
 
 def test_a_recording_must_fit_the_campaign(tmp_path, ratings):
     """An unknown judge, dimension, item or arm is told with what there is instead."""
-    assert problems(ratings, judge="bigger") == [
-        (None, 'no judge "bigger"; there are "big", "small"')
-    ]
+    assert problems(ratings, judge="bigger") == [(None, 'no judge "bigger"; did you mean "big"?')]
+    assert problems(ratings, judge="x") == [(None, 'no judge "x"; there are "big", "small"')]
     assert problems(ratings, criterion="tone") == [
         (None, 'no dimension "tone" of judge "big"; there are "overall"')
     ]

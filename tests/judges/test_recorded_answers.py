@@ -179,12 +179,14 @@ def test_a_system_gives_answers_and_a_judge_verdicts(tmp_path, recording):
 
 
 def test_what_a_recording_lacks_is_named(tmp_path, recording):
-    assert problem(recording, judge="m9") == (None, 'no system "m9"; there are "m1", "m2"')
+    assert problem(recording, judge="x9") == (None, 'no system "x9"; there are "m1", "m2"')
     said = 'none of the answers of "m1" is on a unit of the campaign'
     assert problem(recording, items=("x",)) == (None, said)
     path = tmp_path / "r.csv"
     path.write_text("id,answer\na,x\n", encoding="utf-8")
     assert problem(path) == (1, 'no column "system"; there are "id", "answer"')
+    path.write_text("id,name\na,x\n", encoding="utf-8")
+    assert problem(path) == (1, 'no column "system", "answer"; there are "id", "name"')
     path = jsonl(tmp_path, [ROWS[0], {"id": "b", "answer": "x"}], "broken.jsonl")
     assert problem(path) == (2, 'not an object with "item_id", "system", "answer"')
     rows = [ROWS[0] | {"replicate": 0}] * 2

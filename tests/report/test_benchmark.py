@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from estimators.benchmark_diagnostics import subject_correlations
 from orchestrator.core.estimate import Status
 from orchestrator.core.stopping import StopReason
-from orchestrator.report import benchmark, charts, html, markdown, result, wording
+from orchestrator.report import benchmark, charts, html, markdown, result, screen, wording
 from orchestrator.report.charts import Track
 from orchestrator.report.data import Stratum
 from orchestrator.report.summary import summarise
@@ -161,11 +161,47 @@ class TestStatements:
 
     def test_what_is_under_way_is_told_with_its_own_interval(self, opened, means):
         """Items in flight don't count, and what they may still do is said beside."""
-        said = benchmark.statements(ended(opened(), means("", in_flight=3)))[0]
+        log = opened().look(means("", in_flight=3))
+        said = benchmark.statements(summed(log))[0]
         assert said.endswith(
             "3 items before the last one that is back are under way; with all that is back it is within "
             "[0.500, 0.800]."
         )
+        over = benchmark.statements(ended(log, means("", in_flight=3)))[0]
+        assert over.endswith("by 10 of them.")
+
+    def test_an_interval_short_of_its_planned_number_is_said_to_be_one(self, opened, means):
+        """It is no more than the sure range, and must not be read like any other."""
+        flags = ("before_planned_number",)
+        data = ended(opened(), means("", half=0.3, flags=flags), reason=StopReason.BUDGET)
+        words = "short of the planned number of items the interval says no more than is sure"
+        assert words in wording.answer(data)
+        assert any(words in line.lower() for line in benchmark.statements(data))
+
+    def test_what_entries_share_is_shown_once(self, opened, means):
+        """Two entries of one benchmark say the same of its arms."""
+        arms = means("a", "b")
+        both = (arms, replace(arms, name="again"), replace(arms, name="other", upper=(0.9, 0.9)))
+        data = ended(opened(arms=("a", "b")), *both)
+        assert [e.name for e in benchmark.parts(data)] == ["accuracy", "other"]
+        page = markdown.render(data)
+        assert "The same as of accuracy." in page
+        assert page.count("### again: mean over this benchmark") == 1
+
+    def test_a_target_of_every_arm_is_said_to_be_one(self, opened, means):
+        """With a difference first, its half-width is not the one that is met."""
+        gap = means("a - b", value=0.05, half=0.036, target="difference")
+        stop = {"target_half_width": 0.03, "of": "every_arm"}
+        data = ended(opened(arms=("a", "b"), stop=stop), gap, means("a", "b", half=0.029))
+        met = "Precision target ±0.03 of every arm: met, the widest half-width is ±0.029."
+        assert wording.precision(data) == met
+        arms = "Scores: a 0.700 [0.671, 0.729], b 0.700 [0.671, 0.729]"
+        assert wording.beside(data).startswith(arms)
+        shown = (html.render(data), "\n".join(screen.closing_lines(data)))
+        assert all(arms in text for text in shown)
+        assert "Scores: a 0.700 \\[0.671, 0.729\\]" in markdown.render(data)
+        alone = ended(opened(arms=("a", "b"), stop=stop), means("a", "b"))
+        assert wording.beside(alone) is None
 
     def test_a_macro_mean_is_none_over_items(self, opened, means):
         """The mean of strata's means is called so."""

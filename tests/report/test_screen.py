@@ -65,6 +65,27 @@ def test_the_status_of_a_run():
     ]
 
 
+def test_answers_of_systems_are_counted_apart_from_verdicts():
+    """What a system did not answer is no missing verdict twice over."""
+    run = Progress(
+        n_asked=9,
+        n_told=5,
+        missing={"no_answer": 1},
+        n_generated=3,
+        lost={"refused": 1},
+        judges=(JudgeProgress(name="j", asked=5), JudgeProgress(name="m", is_system=True)),
+    )
+    assert (
+        "verdicts 4, missing 1   answers of systems 3, missing 1   cached 0   asked 9   open 0"
+    ) in status_lines(run)
+    assert any(line.startswith("judge or system ") for line in status_lines(run))
+    assert "4 verdicts, 1 missing; 3 answers of systems, 1 missing" in one_line(run)
+    assert Progress.from_json(run.to_json()) == run
+    alone = Progress(n_told=2, judges=(JudgeProgress(name="m", is_system=True),))
+    assert any(line.startswith("answers 2 ") for line in status_lines(alone))
+    assert any(line.startswith("system ") for line in status_lines(alone))
+
+
 def test_a_judge_that_waits_is_what_the_run_waits_for():
     """Why nothing moves is said on every display, of each judge."""
     down = JudgeProgress(name="mid", state="down: 401", waiting="down until 12:31:05: overloaded")

@@ -56,8 +56,43 @@ def test_no_generation_enters_what_verdicts_say(run):
     data = summarise(run.rows)
     assert [(arm.answered, arm.n_lost) for arm in data.arms] == [(1, 2), (1, 0)]
     assert data.n_units_answered == 2
-    assert [s.n for judge in data.judges for s in judge.scores] == [2, 0]
+    assert [s.n for judge in data.judges for s in judge.scores] == [1, 0]
     assert all(system.scores == () for system in data.systems)
+
+
+def test_what_the_key_decided_says_nothing_of_a_judge(log):
+    """No constant, no agreement and no verdict of its own; arms have all verdicts."""
+    log.opened(kind="check")
+    for n in range(60):
+        unit = n // 2
+        log.judged(n, 1.0 + unit % 2, unit=unit, judge=n % 2, cost=0, hold=0, origin=Origin.KEY)
+    log.judged(60, 4.0, unit=30)
+    data = summarise(log.rows)
+    assert data.agreement == ()
+    assert [s.n for judge in data.judges for s in judge.scores] == [1, 0]
+    assert data.arms[0].bounds[0].n == 61
+    assert [row[0] for row in panel.said(data).rows] == ["large"]
+    assert "What the key decided is no judge's own" in panel.said_note(data)
+    assert "judges: 1 answer, 60 by the key, 0 missing" in screen.closing_lines(data)[-2]
+
+
+def test_a_judge_that_a_key_leaves_nothing_but_wrong_answers_is_no_constant(log):
+    """What is left to it may well be all alike."""
+    log.opened(kind="check", judges=("j",))
+    for n in range(30):
+        log.judged(n, 1.0, unit=n)
+    assert any("nearly a constant" in line for line in panel.doubts(summarise(log.rows)))
+    log.judged(30, 5.0, unit=30, cost=0, hold=0, origin=Origin.KEY)
+    assert panel.doubts(summarise(log.rows)) == []
+
+
+def test_where_a_key_decides_all_no_table_says_what_judges_said(log):
+    log.opened(kind="check", judges=("key",))
+    log.judged(0, 1.0, cost=0, hold=0, origin=Origin.KEY).stop(StopReason.FINISHED)
+    data = summarise(log.rows)
+    assert panel.said(data).rows == ()
+    assert "| judge | criterion |" not in markdown.render(data)
+    assert "What they said" not in html.render(data)
 
 
 def test_failures_and_money_stand_apart_by_role(run):
@@ -99,7 +134,7 @@ def test_the_report_tells_them_apart(run):
 def test_the_closing_lines_count_them_apart(run):
     """A generation that failed is not counted twice over with the verdict that it cost."""
     said = " ".join(screen.closing_lines(summarise(run.rows)))
-    assert "judges: 2 answers, 2 missing; systems: 2 answers, 1 missing" in said
+    assert "judges: 1 answer, 1 by the key, 2 missing; systems: 2 answers, 1 missing" in said
 
 
 def test_a_run_without_systems_speaks_of_none(log):
