@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from estimators.benchmark_order import Allocation, Chances
 from estimators.intervals import Array, Interval
@@ -299,12 +299,27 @@ def sure_range(tally: Tally, terms: Terms) -> Interval:
 # --- one look ------------------------------------------------------------------------------------
 
 
-def fixed_interval(tally: Tally, terms: Terms, alpha: float) -> Interval:
-    """Bound the mean at a number of items that was fixed beforehand, or by a width without data."""
+def exact_shares(
+    ones: NDArray[np.int64], n: ArrayLike, population: ArrayLike, alpha: float
+) -> Interval:
+    """Bound shares of ones, whose number may be missing: (2, ...) as in `Tally.ones`, by one search."""
+    lower, upper = hypergeometric_interval(ones, n, population, alpha)
+    return Interval(lower[0], upper[1])
+
+
+def fixed_interval(
+    tally: Tally, terms: Terms, alpha: float, exact: Interval | None = None
+) -> Interval:
+    """Bound the mean at a number of items that was fixed beforehand, or by a width without data.
+
+    Parameters
+    ----------
+    exact : what `exact_shares` says of this tally, where that is known; None: it is asked
+    """
     if terms.is_exact:
-        least, most = tally.ones.sum(axis=1)
-        lower, _ = hypergeometric_interval(least, tally.n, terms.n_items, alpha)
-        _, upper = hypergeometric_interval(most, tally.n, terms.n_items, alpha)
+        if exact is None:
+            exact = exact_shares(tally.ones.sum(axis=1), tally.n, terms.n_items, alpha)
+        lower, upper = exact
         if lower == upper and tally.n < terms.n_items:  # an item that is not seen is still open
             return sure_range(tally, terms)
         return Interval(terms.low + terms.span * lower, terms.low + terms.span * upper)

@@ -22,6 +22,9 @@ _NODES = 800
 _DROP = 50.0
 """Natural logs below the peak at which an integrand is cut: e^-50 is nothing in double precision."""
 
+_STEPS = np.geomspace(1e-7, 1e17, 200) * np.array([[-1.0], [1.0]])
+"""From a peak to either side, where the integrand's ends are looked for."""
+
 
 def beta_proxy(a: float, b: float) -> float:
     """Give the least sub-Gaussian proxy variance of Beta(a, b).
@@ -110,8 +113,7 @@ def _window(x: float, a: float, b: float) -> tuple[float, float]:
     root = np.sqrt(m * m + 4 * a * x)
     t = 2 * a / (m + root) if m > 0 else (root - m) / (2 * x)
     peak = np.log(t) - np.log1p(-t)
-    steps = np.geomspace(1e-7, 1e17, 200)
-    s = peak + np.stack((-steps, steps))
+    s = peak + _STEPS
     height = a * log_expit(s) + b * log_expit(-s) + x * np.exp(log_expit(s))
     top = a * log_expit(peak) + b * log_expit(-peak) + x * t
     far = np.argmax(height < top - _DROP, axis=1)

@@ -12,13 +12,21 @@ from array import array
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estimators.benchmark_bounds import NOISE_SHARE, Line, SequenceKind, Terms, fixed_interval
+from estimators.benchmark_bounds import (
+    NOISE_SHARE,
+    Line,
+    SequenceKind,
+    Terms,
+    exact_shares,
+    fixed_interval,
+)
 from estimators.benchmark_order import (
     Chances,
     Order,
@@ -489,20 +497,20 @@ class Exchangeable:
         alpha = self._alpha
         names, rows, methods = [], [], []
         for claim in self._arm_claims():
+            of_all, sizes = claim.lines[0].tally, claim.lines[0].terms.sizes
+            alone = replace(
+                claim.lines[0].terms, weights=None, allocation=None, sequence=None, target=None
+            )
+            exact: Interval | None = None
+            if alone.is_exact:  # a search of all at once costs as much as that of one
+                exact = exact_shares(of_all.ones, of_all.drawn, sizes, alpha)
             for s, stratum in enumerate(frame.strata):
                 names.append(stratum if frame.n_arms == 1 else f"{claim.name}/{stratum}")
-                tally = claim.lines[0].tally.of_stratum(s)
-                terms = replace(
-                    claim.lines[0].terms,
-                    sizes=claim.lines[0].terms.sizes[s : s + 1],
-                    weights=None,
-                    allocation=None,
-                    sequence=None,
-                    target=None,
-                )
+                tally, terms = of_all.of_stratum(s), replace(alone, sizes=sizes[s : s + 1])
                 numbers = (math.nan,) * 4
                 if tally.n_answered:
-                    ends = _less([fixed_interval(tally, terms, alpha)])
+                    own = None if exact is None else Interval(exact.lower[s], exact.upper[s])
+                    ends = _less([fixed_interval(tally, terms, alpha, own)])
                     numbers = _numbers(tally.value(terms), tally.standard_error(terms), ends)
                 methods.append(terms.method)
                 rows.append(
@@ -536,7 +544,10 @@ class Exchangeable:
             tally = claim.lines[0].tally
             row = self._row(claim)
             if row.n_items:
-                least, most = (self._ability(ones, tally.drawn, alpha) for ones in tally.ones)
+                fewest, rest = tally.ones
+                least = most = self._ability(fewest, tally.drawn, alpha)
+                if (rest != fewest).any():
+                    most = self._ability(rest, tally.drawn, alpha)
                 flags |= {*least.flags, *most.flags}
                 laws[claim.name] = {
                     "sampling": least.sampling,
@@ -608,7 +619,7 @@ class Exchangeable:
             mixture=self._config.mixture,
         )
 
-    @property
+    @cached_property
     def _domains(self) -> NDArray[np.int64]:
         """Give each stratum's group, where each has one; else all have one law."""
         frame = self._study.frame

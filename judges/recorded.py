@@ -249,7 +249,7 @@ def _parse(path: Path, mtime_ns: int, size: int, usual: _Columns) -> Recording:
     except _BadRow as bad:
         _refuse(path, str(bad), bad.line)
     except (OSError, EOFError, zlib.error, UnicodeError) as exc:
-        _refuse(path, f"can't be read: {exc}")
+        _refuse(path, f"can't be read: {getattr(exc, 'strerror', None) or exc}")
 
 
 def recording_of(path: Path, ratings: Iterable[tuple[int | None, Rating]]) -> Recording:

@@ -247,31 +247,24 @@ def open_half_width(config: ExchangeableConfig, study: Study, assumed: Assumed) 
     return assumed.missing * Scoring(study, config.criterion).span / 2
 
 
-def width_factors(
-    config: ExchangeableConfig,
-    study: Study,
-    stop: StopRule,
-    assumed: Assumed,
-    *,
-    half_width: float | None,
-    n: int,
-) -> tuple[float, ...]:
-    """Say how many times as wide an interval by the campaign's own method is, for each of `FACTORS`.
+def likely_items(
+    config: ExchangeableConfig, study: Study, stop: StopRule, assumed: Assumed, half_width: float
+) -> int:
+    """Say how many items a half-width takes by the campaign's own method; `config` as in `by_method`."""
+    own, left = _own_way(config, study, stop), half_width - open_half_width(config, study, assumed)
+    return own.items(left, assumed.scores) if left > own.noise else study.frame.n_items
 
-    What missing verdicts leave open is left out.
 
-    Parameters
-    ----------
-    config : as in `by_method`
-    half_width, n : at as many items as the one takes, or without one at n
+def likely_half_widths(
+    config: ExchangeableConfig, study: Study, stop: StopRule, assumed: Assumed, n: int
+) -> list[float]:
+    """Give the half-widths of n items by the campaign's own method, for each of `FACTORS`.
+
+    What missing verdicts leave open is left out; `config` as in `by_method`.
     """
-    claim, own = _claim(config, study, stop), _own_way(config, study, stop)
-    left = 0.0 if half_width is None else half_width - open_half_width(config, study, assumed)
-    if left > own.noise:
-        n = own.items(left, assumed.scores)
-    as_is = own.half_width(n, assumed.scores)
+    own, claim = _own_way(config, study, stop), _claim(config, study, stop)
     likely = _likely(assumed.scores, is_binary=claim.terms.is_binary)
-    return tuple(own.half_width(n, scores) / as_is if as_is else 1.0 for scores in likely)
+    return [own.half_width(n, scores) for scores in likely]
 
 
 def _own_way(config: ExchangeableConfig, study: Study, stop: StopRule) -> Way:

@@ -39,9 +39,10 @@ from orchestrator.benchmark_plan import (
     hardest,
     is_answered,
     is_paired,
+    likely_half_widths,
+    likely_items,
     open_half_width,
     reads_difference,
-    width_factors,
 )
 from orchestrator.build import Blueprint, crew_like
 from orchestrator.campaign_file import EstimateEntry, Policy
@@ -313,14 +314,36 @@ class _Case(NamedTuple):
     """Each has a seed of its own."""
 
 
+class _Sizing(NamedTuple):
+    """How half-widths change.
+
+    Attributes
+    ----------
+    open_ : what missing verdicts leave open, which stays as it is
+    shrink : how many times as wide all else is with all items as with a part; None: as the root of their
+        number
+    factors : and with standard deviations of `FACTORS` times the size
+    """
+
+    open_: float = 0.0
+    shrink: float | None = None
+    factors: tuple[float, ...] = FACTORS
+
+    def times(self, half_width: float, factor: float) -> float:
+        """Let a half-width be so many times as long, but for what is open."""
+        rest = half_width - self.open_
+        return self.open_ + factor * rest if rest > 0 else half_width
+
+
+_PLAIN = _Sizing()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Seen:
     """A rehearsal in the size of the campaign; `part` of the items took part in it.
 
     `is_cut`: it was ended for its length, after `n_cut` calls and `spent_cut` nano-USD of the
     campaign's; what follows these goes on as before. `book` holds the scores of a benchmark's items.
-    `open_` is the half-width that missing verdicts leave open, whatever scores are like; all else is so
-    many times as wide as `factors` say, where standard deviations are `FACTORS` times as large.
     """
 
     rehearsal: Rehearsal
@@ -329,8 +352,7 @@ class _Seen:
     n_cut: int = 0
     spent_cut: int = 0
     book: ScoreBook | None = None
-    open_: float = 0.0
-    factors: tuple[float, ...] = FACTORS
+    sizing: _Sizing
 
 
 class _More(NamedTuple):
@@ -471,7 +493,7 @@ class _Theatre:
         """Whether the target is reached, for each factor, before the rehearsal was cut."""
         if self.target is None or not case.is_capped:
             return False
-        return _end(seen, seen.factors[-1], self).reason is StopReason.PRECISION
+        return _end(seen, seen.sizing.factors[-1], self).reason is StopReason.PRECISION
 
     def _gone_on(self, case: _Case, seen: _Seen) -> _Seen:
         """Let what was cut go on: by what its policy still plans, else until a limit is reached.
@@ -583,27 +605,43 @@ class _Theatre:
                 raise
             # What the whole allows may not fit a part: a pilot, or money that just suffices.
             return self._on_items(case, n_most, self._items(1.0, 0))
-        found = [] if book is None else _likely(self, book)
-        open_: float = 0.0
-        factors: tuple[float, ...] = FACTORS
-        if found:
-            study, stop = self.blueprint.study, self.blueprint.crew.stop
-            config, aim = _benchmark_config(self), self.target
-            n = round(_items_told(self, rehearsal) / part)
-            like = hardest(config, study, stop, found, half_width=aim, n=n)
-            open_ = open_half_width(config, study, like)
-            factors = width_factors(config, study, stop, like, half_width=aim, n=n)
-        made = _scaled(rehearsal, part, open_)
+        sizing = _PLAIN if book is None else self._sizing(case, items, rehearsal, book)
+        made = _scaled(rehearsal, part, sizing)
         return _Seen(
             rehearsal=made,
             book=book,
-            open_=open_,
-            factors=factors,
+            sizing=sizing,
             part=part,
             is_cut=is_cut,
             n_cut=sum(rehearsal.calls),
             spent_cut=sum(made.spent),
         )
+
+    def _sizing(
+        self, case: _Case, items: NDArray[np.int64], made: Rehearsal, book: ScoreBook
+    ) -> _Sizing:
+        """Say how a benchmark's half-widths change with items and spread, by its own method.
+
+        That is reckoned where the target is reached, or at the end without one.
+        """
+        study, stop = self.blueprint.study, self.blueprint.crew.stop
+        found, part = _likely(self, book), len(items) / study.frame.n_items
+        if not found:
+            return _PLAIN
+        config, n = _benchmark_config(self), round(_items_told(self, made) / part)
+        like = hardest(config, study, stop, found, half_width=self.target, n=n)
+        if self.target is not None:
+            n = likely_items(config, study, stop, like, self.target)
+        widths = likely_half_widths(config, study, stop, like, n)
+        of_part, there = self._study(case, items), max(1, round(n * part))
+        as_is = likely_half_widths(config, of_part, stop, like, there)[1]
+        if not widths[1] or not as_is:
+            return _PLAIN._replace(open_=open_half_width(config, study, like))
+        factors = tuple(width / widths[1] for width in widths)
+        if part < 1.0 and max(factors) > min(factors):
+            factors = FACTORS  # a part is another sample
+        open_ = open_half_width(config, study, like)
+        return _Sizing(open_=open_, shrink=widths[1] / as_is, factors=factors)
 
     def _items(self, part: float, fewest: int) -> NDArray[np.int64]:
         """Choose a part of the items at random, whole clusters of them and not too few."""
@@ -832,15 +870,14 @@ def _n_clusters(blueprint: Blueprint) -> int:
     return int(blueprint.study.frame.cluster.max(initial=-1)) + 1
 
 
-def _scaled(seen: Rehearsal, part: float, open_: float) -> Rehearsal:
+def _scaled(seen: Rehearsal, part: float, sizing: _Sizing) -> Rehearsal:
     """Bring what a part of the items showed to the size of the campaign.
 
-    Widths of single units depend on the money for each unit alone, all others on the root of the
-    number of items; but for `open_`, which missing verdicts leave open whatever that number is.
+    Widths of single units depend on the money for each unit alone.
     """
     if part == 1.0:
         return seen
-    shrink = 1.0 if _is_per_unit(seen) else math.sqrt(part)
+    shrink = 1.0 if _is_per_unit(seen) else sizing.shrink or math.sqrt(part)
     # A start and the wait for the last answers take as long whatever the size.
     seconds = {name: share * seen.duration_s for name, share in seen.bound_by.items()}
     fixed = {name: s for name, s in seconds.items() if name == "last" or name.startswith("start:")}
@@ -862,7 +899,7 @@ def _scaled(seen: Rehearsal, part: float, open_: float) -> Rehearsal:
                 at_s=min(sight.at_s, start_s) + max(0.0, sight.at_s - start_s) / part,
                 calls=up(sight.calls, sight.untold_calls),
                 spent=up(sight.spent, sight.untold_spent),
-                half_width=_times(sight.half_width, shrink, open_),
+                half_width=sizing.times(sight.half_width, shrink),
                 n_items=round(sight.n_items / part),
             )
             for sight in seen.sights
@@ -878,11 +915,6 @@ def _scaled(seen: Rehearsal, part: float, open_: float) -> Rehearsal:
         duration_s=whole_s,
         bound_by={name: s / whole_s for name, s in seconds.items()},
     )
-
-
-def _times(half_width: float, factor: float, open_: float) -> float:
-    """Let a half-width be so many times as long, but for what is open."""
-    return open_ + factor * (half_width - open_) if half_width > open_ else half_width
 
 
 def _is_per_unit(seen: Rehearsal) -> bool:
@@ -914,23 +946,20 @@ class _End:
 
 
 def _ends(take: _Seen, theatre: _Theatre) -> list[_End]:
-    return [_end(take, factor, theatre) for factor in take.factors]
+    return [_end(take, factor, theatre) for factor in take.sizing.factors]
 
 
 def _end(seen: _Seen, factor: float, theatre: _Theatre) -> _End:
     """Find the first look at which the target is met; without one, the end of the rehearsal."""
-    made, target, before, open_ = seen.rehearsal, theatre.target, None, seen.open_
-
-    def width(sight: Sight) -> float:
-        return _times(sight.half_width, factor, open_)
+    made, target, before, times = seen.rehearsal, theatre.target, None, seen.sizing.times
 
     for sight in made.sights:
         is_wide_enough = sight.n_items >= theatre.min_items and math.isfinite(sight.half_width)
-        if target is not None and is_wide_enough and width(sight) <= target:
+        if target is not None and is_wide_enough and times(sight.half_width, factor) <= target:
             # The widest of single units' widths falls in steps, all others steadily.
             start = None if _is_per_unit(made) else before
-            end = _crossing(start, sight, _times(target, 1 / factor, open_), theatre.every)
-            return replace(end, half_width=_times(end.half_width, factor, open_))
+            end = _crossing(start, sight, times(target, 1 / factor), theatre.every)
+            return replace(end, half_width=times(end.half_width, factor))
         before = sight if is_wide_enough else None
     last = made.sights[-1].half_width if made.sights else math.nan
     return _End(
@@ -939,7 +968,7 @@ def _end(seen: _Seen, factor: float, theatre: _Theatre) -> _End:
         seconds=made.duration_s,
         calls=made.calls,
         spent=made.spent,
-        half_width=_times(last, factor, open_),
+        half_width=times(last, factor),
     )
 
 
@@ -1038,14 +1067,14 @@ def _widths(
     for take, of_take in zip(takes, ends, strict=True):
         # More items than were rehearsed may tell more of the judges' offsets.
         fewer = math.sqrt(take.part) if theatre.has_offsets else 1.0
-        for factor, end in zip(take.factors, of_take, strict=True):
+        for factor, end in zip(take.sizing.factors, of_take, strict=True):
             if end.reason is StopReason.PRECISION and target is not None:
                 look = math.sqrt(max(0.0, 1.0 - theatre.every / end.n_told))
                 low, high = min(low, end.half_width * look), max(high, target)
                 continue
             low, high = min(low, end.half_width * fewer), max(high, end.half_width)
             if take.spent_cut < end.money:
-                cut = _times(_width_at(take.rehearsal, take.spent_cut), factor, take.open_)
+                cut = take.sizing.times(_width_at(take.rehearsal, take.spent_cut), factor)
                 low = min(low, cut * math.sqrt(take.spent_cut / end.money))
                 high = max(high, cut)
     return Range(low=low, expected=expected, high=high)

@@ -221,7 +221,7 @@ def _text(path: Path) -> str:
     except FileNotFoundError as exc:
         raise _Unreadable("no such file") from exc
     except (OSError, EOFError, zlib.error) as exc:
-        raise _Unreadable(f"can't be read: {exc}") from exc
+        raise _Unreadable(f"can't be read: {getattr(exc, 'strerror', None) or exc}") from exc
     try:
         text = raw.decode("utf-8", "surrogatepass")
     except UnicodeDecodeError as exc:

@@ -69,10 +69,10 @@ def yes_or_no(share):
 
 
 def costs(*each, n_systems=0, caps=None, **role_caps):
-    """Of an item, nano-USD, judges first; each can cost twice that at most."""
+    """Of an item, nano-USD, judges first; a question can cost twice the dearest of these at most."""
     return Costs(
         expected=each,
-        worst=[2 * x for x in each],
+        last=round(2 * max(each)),
         systems=range(len(each) - n_systems, len(each)),
         caps=caps or [None] * len(each),
         role_caps={Role(role): cap for role, cap in role_caps.items()},

@@ -708,8 +708,8 @@ def test_ls_counts_by_adapter_and_model(sortition, filled):
     code, out, _ = sortition("cache", "ls")
     assert code == 0
     assert "openai acme-std https://api.example.com/v1: 2 entries" in out
-    assert "damaged: 1 verdict" in out
-    assert out.splitlines()[-1].startswith(f"{Path('.sortition/cache')}: 4 verdicts")
+    assert "damaged: 1 entry" in out
+    assert out.splitlines()[-1].startswith(f"{Path('.sortition/cache')}: 4 entries")
 
 
 def test_ls_of_nothing_is_nothing(sortition, tmp_path):

@@ -121,7 +121,7 @@ def test_a_campaign_runs_within_its_cap_and_says_so(sortition, campaign, tmp_pat
 @pytest.mark.parametrize(("formats", "name"), [("html, md", "html"), ("md", "md")])
 def test_the_last_lines_name_the_report_that_is_there(sortition, campaign, tmp_path, formats, name):
     _, out, _ = sortition("run", campaign, "--set", f"output.formats=[{formats}]")
-    path = the_run(tmp_path).relative_to(tmp_path) / f"report.{name}"
+    path = the_run(tmp_path) / f"report.{name}"
     assert f"report  {path}" in out
 
 
@@ -379,7 +379,7 @@ def test_verify_names_what_was_tampered_with(sortition, campaign, tmp_path, tamp
 
 
 def test_verify_takes_the_newest_run(sortition, campaign):
-    assert sortition("verify")[0] == 5
+    assert sortition("verify")[0] == 2
     sortition("run", campaign)
     code, out, _ = sortition("verify")
     assert (code, out) == (0, "every row, decision and number agrees\n")

@@ -752,6 +752,8 @@ def test_files_that_hold_nothing_are_one_problem(write, problems):
     (line,) = problems(write(item_id="ab", score=["", ""]))
     assert line == 't.csv  score — no row has a score of "score"'
     assert problems(Path("none.csv")) == ["none.csv  no such file"]
+    Path("folder.csv").mkdir()
+    assert problems(Path("folder.csv")) == ["folder.csv  can't be read: Is a directory"]
     assert problems(Path("none.parquet")) == ["none.parquet  no such file"]
     assert problems(write("t.jsonl")) == ["t.jsonl  no rows"]
     Path("broken.jsonl").write_text("{}\n{,}\n[1]\n", encoding="utf-8")

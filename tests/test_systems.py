@@ -404,9 +404,9 @@ ANN = 'mock, prompt: "{{ question }}", ' + CHEAP + ", mock: {right: 0.6}}"
         ("{judge: checker}", "{rubric: x}", "task.verdict[1]", "COLUMN}, not {rubric}"),
         (
             "{judge: checker}",
-            '{judge: checker, rubric: "{{ quesion }}"}',
+            '{judge: checker, rubric: "{{ questiom }}"}',
             "task.verdict[1].rubric",
-            '"quesion" is no field of data.fields',
+            '"questiom" is no field of data.fields',
         ),
         ("{kind: subsample, design: paired}", "{kind: uniform}", "estimate[0].kind", "subsample"),
         ("right: 0.6", "rihgt: 0.6", "systems[0].mock.rihgt", 'mean "right"?'),
@@ -530,7 +530,7 @@ def test_a_judge_that_no_step_asks_is_named(campaign):
 @pytest.mark.parametrize(
     ("prompt", "path", "message"),
     [
-        ("'{{ qestion }}'", "systems[0].prompt", 'did you mean "question"'),
+        ("'{{ questiom }}'", "systems[0].prompt", 'did you mean "question"'),
         ("'{{ key }}'", "systems[0].prompt", "give the answer away"),
         ("'{{ question'", "systems[0].prompt", "line 1 of the text"),
     ],

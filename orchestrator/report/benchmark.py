@@ -151,7 +151,7 @@ def _stop(e: Estimate, data: ReportData) -> Iterator[str]:
     """Say where the run stopped because the target was reached."""
     if data.stop_reason is not StopReason.PRECISION or data.target_half_width is None:
         return
-    if e is not data.answer:
+    if e is not data.aim:
         return
     at = f"item {spread_of(_by_name(e, 'n_drawn'))}"
     if e.watching_covered:
@@ -531,7 +531,7 @@ class Tracked(NamedTuple):
 def tracks(data: ReportData) -> list[Tracked]:
     """Follow the interval of each mean and difference from look to look."""
     return [
-        Tracked(_titled(e, i), track, data.target_half_width if e is data.answer else None)
+        Tracked(_titled(e, i), track, data.target_half_width if e is data.aim else None)
         for e in means(data)
         if e.target != "differences"
         for i in range(len(e.names))

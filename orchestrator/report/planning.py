@@ -544,7 +544,7 @@ def plan_lines(plan: Plan) -> list[str]:
         *_by_method(plan.by_method),
         *_rivals(plan.rivals, plan),
         *_verdict(plan.rivals, plan),
-        *(f"note      {note}" for note in plan.notes),
+        *_notes(plan),
         *_promise(plan),
     ]
     return [printable(line) for line in lines]
@@ -558,7 +558,8 @@ def run_lines(plan: Plan) -> list[str]:
     known = {judge.name for judge in plan.judges if judge.adapter in {"mock", "recorded"}}
     is_known = plan.is_mock or len(known) == len(plan.judges)
     matters = [a for a in plan.assumptions if not (is_known or a.judge in known)]
-    return [printable(line) for line in (*_sums(plan), *_assumed(matters), *_promise(plan))]
+    lines = (*_sums(plan), *_assumed(matters), *_notes(plan), *_promise(plan))
+    return [printable(line) for line in lines]
 
 
 def refusal_lines(refusal: Refusal) -> list[str]:
@@ -587,6 +588,10 @@ def _sums(plan: Plan) -> Iterator[str]:
     yield from _whole_list(plan)
     yield _outlook(plan)
     yield from _sheet(plan)
+
+
+def _notes(plan: Plan) -> Iterator[str]:
+    yield from (f"note      {note}" for note in plan.notes)
 
 
 def _promise(plan: Plan) -> Iterator[str]:

@@ -617,8 +617,8 @@ _FLAGS = {
     "missing_imputed": "items lack a verdict: the lowest score counts for the lower end of an interval, and "
     "the highest for the upper",
     "missing_count_as_lowest": "items lack a verdict, and count as the lowest score",
-    "before_planned_number": "short of the planned number of items the interval says no more than is sure "
-    "whatever the further items are",
+    "before_planned_number": "the planned number of items is not reached, so this interval is no more than "
+    "what is sure whatever the other items score",
     "in_flight": "items before the last one that is back have no verdict yet, so what came behind the "
     "first of them does not count yet",
     "target_out_of_reach": "what missing verdicts leave open is wider than the target, and no further "

@@ -32,6 +32,7 @@ from orchestrator.core.records import Record
 from orchestrator.core.scale import COMPOSITE, Criterion, Scale, ScaleType
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.study import Panelist, Study
+from orchestrator.core.wire import Origin
 from orchestrator.testing.estimators import (
     EstimatorContract,
     check_is_readable,
@@ -830,3 +831,20 @@ def test_batch_and_online_are_equal_to_the_last_bit_in_one_order():
     assert batch(config(**NEW_OLD), of, records) == online
     for estimate in online:
         check_is_readable(estimate)
+
+
+def test_what_a_key_decided_is_no_judges_agreement_with_people():
+    """Values have all verdicts; what is said of a judge has its own: 1 above each label, by hand."""
+    of = study(20, kind=Kind.CHECK)
+    labels = np.arange(20.0)[:, None] % 5 + 3
+    of = replace(of, labels=labels)
+    records = [rating(k, k, float(labels[k, 0]) + (k >= 10)) for k in range(20)]
+    by_key = [
+        replace(record, outcome=replace(record.outcome, origin=Origin.KEY)) for record in records
+    ]
+    (arms,) = estimates(of, by_key[:10] + records[10:])
+    assert arms.value[0] == pytest.approx(labels.mean() + 0.5)
+    (found,) = arms.diagnostics["labels"]
+    assert (found["n_units"], found["bias"]) == (10, pytest.approx(1.0))
+    (judge,) = arms.diagnostics["judges"]
+    assert (judge["n_answers"], judge["mean"]) == (10, pytest.approx(labels.mean() + 1))

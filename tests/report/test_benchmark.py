@@ -174,7 +174,7 @@ class TestStatements:
         """It is no more than the sure range, and must not be read like any other."""
         flags = ("before_planned_number",)
         data = ended(opened(), means("", half=0.3, flags=flags), reason=StopReason.BUDGET)
-        words = "short of the planned number of items the interval says no more than is sure"
+        words = "the planned number of items is not reached, so this interval is no more than what is sure"
         assert words in wording.answer(data)
         assert any(words in line.lower() for line in benchmark.statements(data))
 
@@ -200,6 +200,9 @@ class TestStatements:
         shown = (html.render(data), "\n".join(screen.closing_lines(data)))
         assert all(arms in text for text in shown)
         assert "Scores: a 0.700 \\[0.671, 0.729\\]" in markdown.render(data)
+        stops = [line for line in benchmark.statements(data) if "±0.03 was reached" in line]
+        assert len(stops) == 1
+        assert benchmark.statements(data)[-1] == stops[0]
         alone = ended(opened(arms=("a", "b"), stop=stop), means("a", "b"))
         assert wording.beside(alone) is None
 
