@@ -299,9 +299,28 @@ def _profile(table: _Tally, phi: float) -> BetaBinomialPoint:
     return BetaBinomialPoint(mu, phi, _loglik(table, mu, phi))
 
 
+def _scan(table: _Tally, phi: Array) -> Array:
+    """Give the profile at many dispersions; `_profile` for all together, which takes less time."""
+    size = np.arange(max(len(table.right), len(table.wrong), len(table.answers))) * phi[:, None]
+    right, wrong, answers = (
+        size[:, : len(each)] for each in (table.right, table.wrong, table.answers)
+    )
+    low, high, mu = np.zeros_like(phi), np.ones_like(phi), np.full_like(phi, table.mean)
+    for _ in range(100):
+        up, down = 1 / (mu[:, None] + right), 1 / (1 - mu[:, None] + wrong)
+        slope = up @ table.right - down @ table.wrong
+        low, high = np.where(slope > 0, mu, low), np.where(slope > 0, high, mu)
+        was, mu = mu, mu + slope / (up**2 @ table.right + down**2 @ table.wrong)
+        mu = np.where((mu < low) | (mu > high), (low + high) / 2, mu)
+        if (np.abs(mu - was) <= 1e-9 * np.minimum(mu, 1 - mu)).all():
+            break
+    logs = np.log(mu[:, None] + right) @ table.right + np.log(1 - mu[:, None] + wrong) @ table.wrong
+    return np.asarray(logs - np.log1p(answers) @ table.answers)
+
+
 def _highest(table: _Tally) -> BetaBinomialPoint:
     grid: NDArray[np.float64] = np.linspace(math.log(_PHI[0]), math.log(_PHI[1]), 61)
-    at = int(np.argmax([_profile(table, math.exp(each)).loglik for each in grid]))
+    at = int(np.argmax(_scan(table, np.exp(grid))))
     found = minimize_scalar(
         lambda log_phi: -_profile(table, math.exp(log_phi)).loglik,
         bounds=(grid[max(at - 1, 0)], grid[min(at + 1, len(grid) - 1)]),

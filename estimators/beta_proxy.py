@@ -95,9 +95,10 @@ def _curvature(x: float, a: float, b: float, plain: tuple[float, float]) -> floa
     tilted = _window(x, a, b)
     u = np.linspace(min(plain[0], tilted[0]), max(plain[1], tilted[1]), _NODES)
     s = np.sinh(u)
-    log_density = a * log_expit(s) + b * log_expit(-s) + np.log(np.cosh(u))
+    log_up, log_down = log_expit(s), log_expit(-s)
+    log_density = a * log_up + b * log_down + np.log(np.cosh(u))
     # X - mu without cancellation at either end: b X - a (1 - X), over a + b.
-    centred = (b * np.exp(log_expit(s)) - a * np.exp(log_expit(-s))) / (a + b)
+    centred = (b * np.exp(log_up) - a * np.exp(log_down)) / (a + b)
     excess = _log_sum(log_density + _log_excess(x * centred)) - _log_sum(log_density)
     return 2 * float(np.logaddexp(0.0, excess)) / x**2
 

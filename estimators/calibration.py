@@ -6,6 +6,7 @@ are enough of them. The fit's error is the same for all units of a judge, so it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,9 @@ from scipy.special import ndtri
 from estimators.cells import Clusters, Mask, Panel, Scoring, by_cluster, by_judge, ratio
 from estimators.intervals import Array
 from estimators.offsets import Offsets
+from orchestrator.core.estimate import plain
 from orchestrator.core.study import Study
+from orchestrator.core.wire import Json
 
 ENOUGH_FOR_A_LINE = 30
 """Labelled items (clusters of them) from which on a judge's scores are stretched too, not only
@@ -185,6 +188,19 @@ class Agreement(NamedTuple):
     correlation: Array
     lower: Array
     upper: Array
+
+    def records(self, judges: Sequence[str], **more: Sequence[Json]) -> list[Json]:
+        """Give one record a judge, with what else is said of each."""
+        columns: dict[str, Sequence[Json]] = {
+            "judge": judges,
+            "n_units": self.n_units.astype(int).tolist(),
+            **{key: getattr(self, key).tolist() for key in self._fields[1:]},
+            **more,
+        }
+        return [
+            plain(dict(zip(columns, row, strict=True)))
+            for row in zip(*columns.values(), strict=True)
+        ]
 
 
 def agreement(panel: Panel, labels: Array, offsets: Offsets, level: float) -> Agreement:

@@ -39,9 +39,10 @@ from estimators.benchmark_outlook import NO_OUTLOOK, ability_outlook, outlook_of
 from estimators.benchmark_words import LABELS, MISSING, NOTES, estimand, family
 from estimators.beta_binomial import fit_beta_binomial
 from estimators.beta_proxy import beta_proxy
+from estimators.calibration import label_scores
 from estimators.cells import Scoring
 from estimators.exchangeable_config import ExchangeableConfig, LastLook, Target
-from estimators.human_means import human_mean, label_scores
+from estimators.human_means import Labelled, human_mean
 from estimators.intervals import Array, Interval
 from estimators.macro_ability import MacroAbility, macro_ability
 from estimators.subsample_bounds import items_for_half_width, subsample_half_width
@@ -150,8 +151,10 @@ class Exchangeable:
         if orders is None:
             orders = item_orders(study, self._design, self._allocation, config.draw_by)
         self._check()
-        is_human = "human" in self._targets
-        self._labels = label_scores(study, self._scoring) if is_human else None
+        self._labels = label_scores(study, self._scoring)
+        self.labelled: Labelled | None = None
+        if self._labels is not None:
+            self.labelled = Labelled(study, self._scoring, self._labels)
         self._chances: list[Chances] | None = None
         if config.draw_by is not None:
             drawn = draw_chances(study, orders, config.draw_by)
@@ -176,6 +179,8 @@ class Exchangeable:
     def update(self, record: Record) -> None:
         """Take in one told question."""
         query, outcome = record.query, record.outcome
+        if self.labelled is not None:
+            self.labelled.cells.add(record)
         if query.role is Role.SYSTEM:
             if isinstance(outcome, Missing):
                 for unit in query.units:
@@ -205,7 +210,11 @@ class Exchangeable:
 
     def estimate(self) -> tuple[Estimate, ...]:
         """Give the difference if a contrast is asked for, the targets in turn, then all pairs."""
-        return tuple(self._estimates())
+        found = tuple(self._estimates())
+        if self.labelled is None:
+            return found
+        labels = {"labels": self.labelled.agreement(self._config.confidence)}
+        return tuple(replace(e, diagnostics={**e.diagnostics, **labels}) for e in found)
 
     # --- design -----------------------------------------------------------------------------------
 
@@ -223,6 +232,8 @@ class Exchangeable:
             raise ValueError("targets: ability is a chance of yes; it wants one judge's yes or no")
         if config.draw_by is not None:
             self._check_draws(config)
+        if "human" in self._targets and self._study.labels is None:
+            raise ValueError("targets: human wants labels of people, and `labels` is missing")
         if "human" in self._targets and self._allocation is not None:
             raise ValueError("targets: human wants items drawn without strata")
         if (contrast := config.contrast) is not None:
@@ -409,14 +420,15 @@ class Exchangeable:
         order: list[str] = ["difference"] if "difference" in self._claims else []
         order += ["arms" if target == "benchmark" else target for target in self._targets]
         order += ["differences"] if "differences" in self._claims else []
+        of_arms = [row._replace(outlook=NO_OUTLOOK) for row in rows[self._of_arms]]
         for target in order:
             match target:
                 case "strata":
                     yield self._of_strata()
                 case "ability":
-                    yield self._of_ability()
+                    yield self._of_ability(of_arms)
                 case "human":
-                    yield self._of_people()
+                    yield self._of_people(of_arms)
                 case _:
                     claims = self._claims[target]
                     methods = dict.fromkeys(self._method(claim) for claim in claims)
@@ -496,7 +508,7 @@ class Exchangeable:
         frame = self._study.frame
         alpha = self._alpha
         names, rows, methods = [], [], []
-        for claim in self._arm_claims():
+        for claim in self._claims[self._of_arms]:
             of_all, sizes = claim.lines[0].tally, claim.lines[0].terms.sizes
             alone = replace(
                 claim.lines[0].terms, weights=None, allocation=None, sequence=None, target=None
@@ -536,13 +548,15 @@ class Exchangeable:
             is_watched=False,
         )
 
-    def _of_ability(self) -> Estimate:
+    def _of_ability(self, of_arms: Sequence[_Row]) -> Estimate:
         """Bound ability on subjects like these by a macro mean, at a fixed look."""
         config, alpha = self._config, self._alpha_of_arms
         rows, flags, laws = [], set(), {}
-        for claim in self._arm_claims():
-            tally = claim.lines[0].tally
-            row = self._row(claim)
+        for claim, known in zip(self._claims[self._of_arms], of_arms, strict=True):
+            row, tally = (
+                known._replace(interim_lower=None, interim_upper=None),
+                claim.lines[0].tally,
+            )
             if row.n_items:
                 fewest, rest = tally.ones
                 least = most = self._ability(fewest, tally.drawn, alpha)
@@ -562,7 +576,7 @@ class Exchangeable:
                 se = half / math.sqrt(2 * math.log(2 / alpha))
                 outlook = ability_outlook(claim.lines[0], most, alpha)
                 row = row._replace(value=value, se=se, lower=lower, upper=upper, outlook=outlook)
-            rows.append(row._replace(interim_lower=None, interim_upper=None))
+            rows.append(row)
         return self._estimate(
             "ability",
             self._study.frame.arms,
@@ -574,12 +588,12 @@ class Exchangeable:
             more={"laws": laws},
         )
 
-    def _of_people(self) -> Estimate:
+    def _of_people(self, of_arms: Sequence[_Row]) -> Estimate:
         """Bound what people would say by their labels and the judge's scores, at a fixed look."""
         assert self._labels is not None
-        alpha, rows, found = self._alpha_of_arms, [], []
-        for arm, claim in enumerate(self._arm_claims()):
-            row, n_told = self._row(claim), claim.lines[0].n
+        alpha, rows, found, not_drawn = self._alpha_of_arms, [], [], []
+        for arm, (claim, row) in enumerate(zip(self._claims[self._of_arms], of_arms, strict=True)):
+            n_told = claim.lines[0].n
             # What people say is estimated once there are verdicts to correct.
             order = self._orders[arm][: n_told if row.n_items else 0]
             units = np.array(order, dtype=np.int64) * self._n_arms + arm
@@ -592,8 +606,21 @@ class Exchangeable:
             )
             found.append(mean)
             value, se, lower, upper, _ = mean.bounded
-            row = row._replace(value=value, se=se or math.nan, lower=lower, upper=upper)
-            rows.append(row._replace(interim_lower=None, interim_upper=None))
+            n_labels = mean.about["n_labels"]
+            rows.append(
+                row._replace(
+                    value=value,
+                    se=se or math.nan,
+                    lower=lower,
+                    upper=upper,
+                    n_items=n_labels,
+                    n_answers=0 if mean.flag else row.n_answers,
+                    interim_lower=None,
+                    interim_upper=None,
+                )
+            )
+            given = int(np.count_nonzero(~np.isnan(self._labels[arm :: self._n_arms])))
+            not_drawn.append(given - n_labels)
         return self._estimate(
             "human",
             self._study.frame.arms,
@@ -601,8 +628,10 @@ class Exchangeable:
             interval=" + ".join(dict.fromkeys(mean.method for mean in found)),
             alphas=[alpha] * len(rows),
             is_watched=False,
-            flags={mean.flag for mean in found if mean.flag},
-            by_name={key: [mean.about[key] for mean in found] for key in found[0].about},
+            flags={mean.flag for mean in found if mean.flag}
+            | ({"labels_not_drawn"} if any(not_drawn) else set()),
+            by_name={key: [mean.about[key] for mean in found] for key in found[0].about}
+            | {"labels_not_drawn": not_drawn},
             more={"labels_are": LABELS},
         )
 
@@ -627,8 +656,10 @@ class Exchangeable:
         is_nested = pairs.shape[1] == len(frame.strata)
         return pairs[1] if is_nested else np.zeros(len(frame.strata), dtype=np.int64)
 
-    def _arm_claims(self) -> list[_Claim]:
-        return self._claims.get("arms") or self._claims["macro"]
+    @property
+    def _of_arms(self) -> str:
+        """Name the claims of single arms, whose lines tell what all that is said of arms rests on."""
+        return "arms" if "arms" in self._claims else "macro"
 
     def _estimate(
         self,
@@ -765,6 +796,11 @@ def fit_exchangeable(
     """
     estimator = Exchangeable(config, study, orders)
     scores = Scoring(study, config.criterion).of_table(values)
+    if estimator.labelled is not None:
+        reasons = [None] * len(unit) if missing is None else missing
+        estimator.labelled.cells.add_table(
+            unit, judge, values, reasons, np.zeros(len(unit), dtype=np.bool_)
+        )
     asked: Counter[tuple[int, int]] = Counter()
     for at, entry in enumerate(zip(unit.tolist(), judge.tolist(), strict=True)):
         asked[entry] += 1

@@ -7,27 +7,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from estimators.cells import Scoring
+from estimators.calibration import agreement
+from estimators.cells import Cells, Panel, Scoring
 from estimators.intervals import FEW, Array
+from estimators.offsets import judge_offsets
 from estimators.prediction_powered import Bounded, prediction_powered
 from orchestrator.core.estimate import plain
 from orchestrator.core.study import Study
 from orchestrator.core.wire import Json
 
 
-def label_scores(study: Study, scoring: Scoring) -> Array:
-    """Score what people say of each unit, (n_units,); nan without a label on all that is scored.
+class Labelled:
+    """What each judge has said, to be held against labels."""
 
-    Raises
-    ------
-    ValueError
-        The study has no labels.
-    """
-    if study.labels is None:
-        raise ValueError("targets: human wants labels of people, and `labels` is missing")
-    is_read = np.array([weight > 0 for _, _, weight in scoring.terms])
-    is_whole = ~np.isnan(study.labels[:, is_read]).any(axis=1)
-    return np.where(is_whole, scoring.low + scoring.of_table(study.labels), np.nan)
+    def __init__(self, study: Study, scoring: Scoring, labels: Array) -> None:
+        self.cells = Cells(study, scoring)
+        self._judges = [panelist.name for panelist in study.panel]
+        self._scoring, self._clusters = scoring, study.frame.cluster
+        self._labels = labels.reshape(-1, study.frame.n_arms).T.copy()
+
+    def agreement(self, level: float) -> list[Json]:
+        """Say of each judge how far it goes with the labels; what a key decided counts for none."""
+        said = Panel(self.cells.judged(self.cells.main), self._scoring)
+        bias = judge_offsets(said, self._clusters, (), self._labels)
+        return agreement(said, self._labels, bias, level).records(self._judges)
 
 
 class HumanMean(NamedTuple):

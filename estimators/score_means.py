@@ -313,19 +313,12 @@ def _diagnostics(design: Design, evidence: Evidence) -> tuple[dict[str, Json], l
 
 def _labels(design: Design, evidence: Evidence) -> list[Json]:
     """Show how judges agree with the labels, and what was made of that."""
-    found = evidence.agreement
+    found, correction = evidence.agreement, evidence.correction
     assert found is not None
-    columns: dict[str, Any] = {
-        "judge": design.judges,
-        "n_units": found.n_units.astype(int).tolist(),
-        **{key: getattr(found, key).tolist() for key in found._fields[1:]},
-    }
-    if evidence.is_anchored:
-        columns |= {
-            "correction": evidence.correction.kinds,
-            "slope": evidence.correction.slope.tolist(),
-        }
-    return _table(columns)
+    if not evidence.is_anchored:
+        return found.records(design.judges)
+    slope = correction.slope.tolist()
+    return found.records(design.judges, correction=correction.kinds, slope=slope)
 
 
 def _anchor_flags(design: Design, evidence: Evidence) -> dict[str, bool]:

@@ -43,6 +43,7 @@ from orchestrator.core.errors import (
     Problem,
     UnpricedModel,
 )
+from orchestrator.core.estimate import Estimate
 from orchestrator.core.events import Opened
 from orchestrator.core.frame import CANDIDATE, Frame
 from orchestrator.core.gate import Gate
@@ -51,6 +52,7 @@ from orchestrator.core.judge import Judge, Limits, Timeouts
 from orchestrator.core.money import Nano, PriceCard, ceiling_cost, cost, format_usd, parse_usd
 from orchestrator.core.ports import Adapter, Decoding, Estimator, JudgeSetting, Policy, Rubric
 from orchestrator.core.query import Kind, Query, Role
+from orchestrator.core.records import Record
 from orchestrator.core.scale import Criterion
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.stopping import StopRule
@@ -1156,6 +1158,25 @@ def looks_of(file: CampaignFile, study: Study, cap: Nano | None) -> int:
     return n_judges * batches_per_look(n_batches, block)
 
 
+@dataclass(frozen=True, slots=True)
+class _Renumbered:
+    """Tells an estimator of judges by their places in a panel that lacks one."""
+
+    estimator: Estimator
+    left_out: int
+
+    def update(self, record: Record) -> None:
+        """Pass a told question on."""
+        query = record.query
+        if query.judge > self.left_out:
+            record = replace(record, query=replace(query, judge=JudgeIx(query.judge - 1)))
+        self.estimator.update(record)
+
+    def estimate(self) -> tuple[Estimate, ...]:
+        """Give what it estimates."""
+        return self.estimator.estimate()
+
+
 def _maker(kind: str, settings: BaseModel, family: str = "") -> Callable[..., Estimator]:
     plugin = find("estimators", kind)
 
@@ -1166,6 +1187,8 @@ def _maker(kind: str, settings: BaseModel, family: str = "") -> Callable[..., Es
         # A slow estimate leaves the event loop, where the policy and judges draw from the study's.
         own = replace(study, seeds=Seeds(study.seeds.seed))
         estimator: Estimator = plugin.build(settings, own)
+        if left_out is not None and plugin.wants_panel:
+            estimator = _Renumbered(estimator, left_out)
         return Comparison(estimator, family) if family else estimator
 
     return make

@@ -379,7 +379,7 @@ class _Theatre:
         self.max_in_flight = max_in_flight or sum(
             entry.limits.concurrency for entry in blueprint.entries
         )
-        self.primary = _quantity(campaign.primary, campaign.policy)
+        self.primary = _aimed_at(_quantity(campaign.primary, campaign.policy))
         # Fits of these at every look would hold a plan up for minutes.
         self.predicts_width = not isinstance(
             self.primary.settings, MarkovGlmmConfig | BtTensorConfig
@@ -866,6 +866,16 @@ def _quantity(entry: EstimateEntry, policy: Policy) -> EstimateEntry:
     return entry.model_copy(update={"settings": settings.model_copy(update=found)})
 
 
+def _aimed_at(entry: EstimateEntry) -> EstimateEntry:
+    """Leave out what no rehearsal reads of a benchmark's estimate: all but the first and arms' means."""
+    settings = entry.settings
+    if not isinstance(settings, ExchangeableConfig) or not settings.targets:
+        return entry
+    first, *others = settings.targets
+    read = (first, *(target for target in others if target in {"benchmark", "macro"}))
+    return entry.model_copy(update={"settings": settings.model_copy(update={"targets": read})})
+
+
 def _n_clusters(blueprint: Blueprint) -> int:
     return int(blueprint.study.frame.cluster.max(initial=-1)) + 1
 
@@ -1032,7 +1042,8 @@ def _spend(
     for take, of_take in zip(takes, ends, strict=True):
         for end in of_take:
             slack = _slack(end, take, hold, cap)
-            low, high = min(low, end.money - max(slack, end.untold)), max(high, end.money + slack)
+            low, high = min(low, end.money - slack), max(high, end.money + slack)
+        low = min(low, of_take[1].money - of_take[1].untold)
     most = math.inf if cap is None else cap
     expected = fmean(of_take[1].money for of_take in ends)
     return Range(low=max(0.0, low), expected=min(expected, most), high=min(high, most))

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from estimators.benchmark_order import item_orders
 from estimators.exchangeable import (
     ExchangeableConfig,
     items_for_half_width,
@@ -39,7 +40,7 @@ from orchestrator.core.seeds import Seeds
 from orchestrator.core.stopping import StopRule
 from orchestrator.core.study import Panelist, Study
 from orchestrator.planning import Effort, make_plan
-from orchestrator.report.planning import document
+from orchestrator.report.planning import document, plan_lines
 from orchestrator.testing.estimators import missing, rating
 
 MMLU = 14_042
@@ -799,6 +800,87 @@ def test_recorded_systems_serve_what_they_said(bench, tmp_path):
     found = Campaign.from_yaml(path).plan().by_method
     assert found.mean == pytest.approx(0.75, abs=0.05)
     assert found.by_role == {"system": 4_000_000, "judge": 0}
+
+
+@pytest.fixture
+def recorded(bench, tmp_path):
+    """Write a campaign of a system whose answers to 150 of 600 items are those that a run came to."""
+    sections = of_systems("m1") | {"task": {"kind": "check", "verdict": [{"match": "reference"}]}}
+    path = bench(600, **sections, policy={"kind": "subsample", "max_items": 150}, stop={})
+    text = json.loads(path.read_text("utf-8"))
+    del text["judges"]
+    path.write_text(json.dumps(text), encoding="utf-8")
+    study = Campaign.from_yaml(path).build().study
+    asked = item_orders(study, "simple", None, None)[0][:150]
+    rows = [f"i{k},m1,{'answer' if k % 4 else 'wrong'} {k}" for k in asked]
+    (tmp_path / "said.csv").write_text("\n".join(["item_id,system,answer", *rows]), "utf-8")
+    about = {"path": "said.csv", "judge": "m1", "usd_per_call": 0.001}
+    text["systems"] = [{"name": "m1", "adapter": "recorded", "recorded": about}]
+    path.write_text(json.dumps(text), encoding="utf-8")
+    return path, np.mean([k % 4 > 0 for k in asked])
+
+
+def test_of_what_is_recorded_those_items_are_planned_that_will_be_asked(recorded):
+    """A file that holds these alone lacks nothing, and says how many of them are right."""
+    path, share = recorded
+    plan = make_plan(Campaign.from_yaml(path).build(), effort=Effort(own=400, rivals=1))
+    assert plan.by_method.missing == 0.0
+    assert plan.by_method.mean == pytest.approx(share)
+    assert plan.by_method.source == "recording"
+    assert plan.assumptions[0].value == "recorded in said.csv"
+    assert [at.calls for at in plan.judges] == [0, 150]
+
+
+def test_verdicts_that_are_all_known_are_planned_without_a_judge(bench):
+    path = bench(
+        300,
+        data={
+            "path": "items.jsonl",
+            "id": "item",
+            "arms": {"a": {"mark": {"from": "truth"}}, "b": {"mark": {"from": "truth"}}},
+        },
+        task={"kind": "check", "verdict": [{"column": "mark"}]},
+        stop={"check": "end"},
+        policy={"kind": "subsample", "max_items": 100},
+        budget={},
+    )
+    text = json.loads(path.read_text("utf-8"))
+    del text["judges"]
+    path.write_text(json.dumps(text), encoding="utf-8")
+    plan = Campaign.from_yaml(path).plan(half_widths=[0.05])
+    assert plan_lines(plan)[1] == "key       200 verdicts by the key, free"
+    assert not any("is never asked" in note for note in plan.notes)
+    assert plan.by_method.source == "data"
+    assert plan.by_method.arm in {"a", "b"}
+
+
+def test_calls_that_hold_much_are_planned_on_a_part_too(bench):
+    """Most of a small cap is never spent, since the next question would not fit; so it is of a part."""
+    sections = of_systems("m1", "m2")
+    for system in sections["systems"]:
+        system["params"] = {"max_output_tokens": 50_000}
+    path = bench(1_000, **sections, budget={"usd": 0.5})
+    whole = make_plan(Campaign.from_yaml(path).build())
+    part = make_plan(Campaign.from_yaml(path).build(), effort=Effort(own=300, rivals=0))
+    assert part.part < 0.5 < whole.part
+    assert whole.calls > 200
+    assert part.calls == pytest.approx(whole.calls, rel=0.1)
+    assert part.half_width.expected == pytest.approx(whole.half_width.expected, rel=0.3)
+    bought = own(whole.by_method).for_money[0].items
+    assert bought == pytest.approx(whole.judges[1].calls, rel=0.1)
+
+
+@pytest.mark.parametrize("design", ["stratified", "macro"])
+def test_the_range_of_the_money_is_that_of_the_own_method(design, bench):
+    """Bounds that hang little on scores, or not at all, have no range of 0.7 to 1.4; of calls that take no
+    time fewer may be under way at the stop than in the rehearsal."""
+    sections = of_systems("m1", "m2") | {"policy": {"kind": "subsample", "design": design}}
+    stop = BENCH["stop"] | {"target_half_width": 0.06}
+    plan = Campaign.from_yaml(bench(1_200, **sections, budget={"usd": 9}, stop=stop)).plan()
+    asked = own(plan.by_method).for_half_width[0].spend
+    assert plan.spend.low == pytest.approx(asked.low, rel=0.12)
+    assert plan.spend.high == pytest.approx(asked.high, rel=0.16)
+    assert plan.spend.low < 0.95 * plan.spend.expected
 
 
 def test_a_contrast_of_systems_is_planned_as_a_difference(bench):

@@ -851,6 +851,43 @@ def test_no_rival_is_named_that_asks_about_one_unit(batched, sortition):
     assert own["policy"] == "batch_design"
 
 
+def test_systems_answer_about_one_unit_where_judges_read_batches(batched):
+    """A system is asked for each answer once, and a batch is held with all that it reads."""
+    system = {
+        "adapter": "mock",
+        "prompt": "{{ text }}",
+        "price_usd_per_1m": {"input": 1, "output": 2},
+        "params": {"max_output_tokens": 100},
+        "mock": {"tokens": {"in": 50, "out": 50}},
+    }
+    path = batched(
+        data={"path": "items.csv", "id": "id", "fields": {"text": "text"}},
+        systems=[system | {"name": "m1"}, system | {"name": "m2"}],
+        policy={"kind": "batch_design", "design": "shuffle", "batch_size": 8, "blocks": 6},
+        estimate=[
+            {
+                "name": "systems",
+                "kind": "markov_glmm",
+                "contrast": {"arm": "m1", "baseline": "m2"},
+            }
+        ],
+        gate=[],
+        stop={},
+    )
+    plan = Campaign.from_yaml(path).plan()
+    a, *systems = plan.judges
+    assert [each.calls for each in systems] == [12, 12]
+    assert plan.whole_list.calls == a.calls + 24
+    assert systems[0].ceiling < a.ceiling / 10
+    document = json.loads(path.read_text("utf-8"))
+    document["systems"][0] |= {"adapter": "openai", "model": "some-model"}
+    del document["systems"][0]["mock"]
+    path.write_text(json.dumps(document), "utf-8")
+    found = Campaign.from_yaml(path).plan(rivals=False)
+    stated = {(at.judge, at.what): at.value for at in found.assumptions}
+    assert stated["m1", "output tokens"] == 100
+
+
 def test_a_long_design_is_cut_and_goes_on_to_its_end(batched):
     """Its own list, and no part of its items, says how."""
     path = batched(policy={"kind": "batch_design", "design": "shuffle", "blocks": 3000})

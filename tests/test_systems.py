@@ -400,7 +400,7 @@ ANN = 'mock, prompt: "{{ question }}", ' + CHEAP + ", mock: {right: 0.6}}"
     [
         ("normalise:", "normalize:", "task.verdict[0].normalize", 'did you mean "normalise"?'),
         ("{match: key,", "{mach: key,", "task.verdict[0].mach", 'did you mean "match"?'),
-        ("{judge: checker}", "{colum: right}", "task.verdict[1].colum", 'mean "column"?'),
+        ("{judge: checker}", "{coolumn: right}", "task.verdict[1].coolumn", 'mean "column"?'),
         ("{judge: checker}", "{rubric: x}", "task.verdict[1]", "COLUMN}, not {rubric}"),
         (
             "{judge: checker}",

@@ -9,7 +9,8 @@ rubric or a judge should write, is told by `forgery`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 
 from orchestrator.core.seeds import Seeds
 from orchestrator.core.wire import Chat
@@ -23,7 +24,7 @@ def fence(material: Mapping[str, str | Chat], *, seeds: Seeds, key: tuple[int, .
     texts make equally long prompts. Control characters stay as they are; a lone surrogate, which no
     provider can be sent, becomes U+FFFD.
     """
-    token = unused_token("\n".join(texts_of(material)), seeds=seeds, key=key)
+    token = unused_token(texts_of(material), seeds=seeds, key=key)
     lines = []
     for name, value in material.items():
         lines.append(f"<<<{name} {token}>>>")
@@ -35,20 +36,24 @@ def fence(material: Mapping[str, str | Chat], *, seeds: Seeds, key: tuple[int, .
         else:
             lines.append(value)
         lines.append(f"<<<end {token}>>>")
-    return well_formed("\n".join(lines))
+    # One by one: a long text in ASCII is soon looked through, if no other letter stands beside it.
+    return "\n".join(map(well_formed, lines))
 
 
-def unused_token(text: str, *, seeds: Seeds, key: tuple[int, ...]) -> str:
-    """Derive a token of 16 hex digits that does not occur in a text."""
-    data = text.encode(errors="surrogatepass")
-    salt = 0
-    while (token := seeds.token(salt, *key, text=data)) in text:
-        salt += 1
+def unused_token(texts: Sequence[str], *, seeds: Seeds, key: tuple[int, ...]) -> str:
+    """Derive a token of 16 hex digits that does not occur in any of the texts."""
+    data = b"\n".join(text.encode(errors="surrogatepass") for text in texts)
+    for salt in count():
+        token = seeds.token(salt, *key, text=data)
+        if not any(token in text for text in texts):
+            break
     return token
 
 
 def well_formed(text: str) -> str:
     """Replace lone surrogates by U+FFFD; all other text stays as it is."""
+    if text.isascii():  # known without a look at it
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:

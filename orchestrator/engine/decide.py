@@ -28,11 +28,14 @@ MAX_DECLINED_IN_ROW = 16
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask this, holding so much; what is known already costs nothing."""
+    """Ask this, holding so much; what is known already costs nothing.
+
+    There are no words yet where an answer that it reads is not told.
+    """
 
     query: Query
     hold: Nano
-    request: Request
+    request: Request | None
     known: Reply | MissingReason | None = None
 
 
@@ -189,8 +192,7 @@ def _affordable(state: State, proposal: Query) -> Action:
 
 def _worst(state: State, query: Query) -> Ask:
     """Ask for what a question can cost at most."""
-    request = state.render_blind(query)
-    return Ask(query, state.hold_for(request), request)
+    return Ask(query, *state.worst(query))
 
 
 def _misfit(state: State, proposal: Query) -> str:

@@ -179,11 +179,13 @@ class Decider:
                 case Ask(query=query, hold=hold, request=request, known=None):
                     q = QNo(state.n_asked)
                     self.do(Asked(q=q, query=query, hold=hold))
-                    if state.generations.untold(query):
+                    if request is None:
                         self._let_go(q)
                     else:
                         self._put(q, query, request, hold)
-                case Ask(query=query, request=request, known=known) if known is not None:
+                case Ask(query=query, request=Request() as request, known=known) if (
+                    known is not None
+                ):
                     self._answer(query, request, known)
                 case Decline(query=query, hold=hold, account=account):
                     self.do(Declined(query=query, hold=hold, account=account))

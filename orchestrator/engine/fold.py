@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Protocol, assert_never, runtime_checkable
 
 from orchestrator.core.budget import BudgetView
@@ -43,8 +44,8 @@ from orchestrator.core.events import (
     Told,
     Withdrawn,
 )
-from orchestrator.core.ids import JudgeIx, QNo
-from orchestrator.core.money import Nano
+from orchestrator.core.ids import JudgeIx, QNo, UnitIx
+from orchestrator.core.money import Nano, PriceCard
 from orchestrator.core.query import Judged, Missing, MissingReason, Outcome, Query, Role
 from orchestrator.core.records import Join, Open
 from orchestrator.core.stopping import StopReason
@@ -53,6 +54,9 @@ from orchestrator.engine.crew import Crew
 from orchestrator.engine.generations import Generations
 from orchestrator.engine.ledger import Ledger
 from orchestrator.engine.sequencer import Sequencer
+
+KEPT_BOUNDS = 1 << 16
+"""Questions whose bound is kept until their answers are there."""
 
 
 @dataclass(slots=True)
@@ -103,6 +107,7 @@ class State:
         """How many of those whom the policy asks take questions."""
         self.suspect: JudgeIx | None = None
         """A judge whose uncertain charges pass the campaign's tolerance."""
+        self._blind = lru_cache(maxsize=KEPT_BOUNDS)(self._ceiling_blind)
         self._join = Join()
         self.n_asked = 0
         self.n_requests = 0
@@ -177,13 +182,23 @@ class State:
         """Put a question into words."""
         return self.crew.judges[query.judge].rubric.render(query, attempt)
 
-    def render_blind(self, query: Query) -> Request:
-        """Put a question into words as it would be with the longest answers that no one is told of."""
-        untold = self.generations.untold(query)
-        if not untold or self.crew.answers is None:
-            return self.render(query)
+    def worst(self, query: Query) -> tuple[Nano, Request | None]:
+        """Bound a first attempt, with the longest answers where no one is told of them; give its words.
+
+        There are no words while answers are lacking, and a bound is found once: these are long.
+        """
+        untold, judge = self.generations.untold(query), query.judge
+        if not untold:
+            request = self.render(query)
+            return self.hold_for(request), request
+        bound = self._blind(_as_proposed(query), (*untold,), self.cards[judge])
+        return Nano(bound + self.judges[judge].excess), None
+
+    def _ceiling_blind(self, query: Query, untold: tuple[UnitIx, ...], card: PriceCard) -> Nano:
+        assert self.crew.answers is not None
         with self.crew.answers.hidden(untold):
-            return self.render(query)
+            request = self.render(query)
+        return self.crew.judges[query.judge].adapter.ceiling(request, card)
 
     def hold_for(self, request: Request, excess: int = 0) -> Nano:
         """Bound one attempt at the card in force, plus what this judge once billed on top.
@@ -217,7 +232,7 @@ class State:
     def _price(self, query: Query) -> Nano:
         """Bound what a question costs, with the answers that must be generated for it."""
         first = sum(self.hold_for(self.render(g)) for g in self.generations.lacking(query))
-        return Nano(first + self.hold_for(self.render_blind(query)))
+        return Nano(first + self.worst(query)[0])
 
     def next_due(self) -> Open | None:
         """Give the question whose turn it is to be told, if its outcome is there."""

@@ -452,7 +452,8 @@ def columns_of(estimate: Estimate, rows: Sequence[int]) -> dict[str, list[str]]:
         "standard error": [number(estimate.se[i], d + 1) for i, d in at],
     }
     for key, head in _COUNTS.items():
-        if any(by_name.get(key, ())):
+        is_twice = key == "n_items" and "n_labels" in by_name
+        if any(by_name.get(key, ())) and not is_twice:
             columns[head] = [f"{by_name[key][i]:,}" for i in rows]
     if "missing" in columns and {"worst_lower", "worst_upper"} <= by_name.keys():
         low, high = by_name["worst_lower"], by_name["worst_upper"]
@@ -461,6 +462,7 @@ def columns_of(estimate: Estimate, rows: Sequence[int]) -> dict[str, list[str]]:
 
 
 _COUNTS = {
+    "n_labels": "labels",
     "n_items": "items",
     "n_clusters": "clusters",
     "n_answers": "answers",
@@ -625,6 +627,8 @@ _FLAGS = {
     "items narrow it",
     "target_below_noise": "the judge's noise alone is wider than the target: no further items reach it, "
     "more repeats may",
+    "labels_not_drawn": "people have labelled items that are not among those drawn so far: these labels "
+    "don't count",
     "few_labels": "fewer than 20 labels among the items so far, so they stand alone",
     "labels_stand_alone": "what the judge leaves open of the labels hangs on none or few of them, so they stand alone",
     "few_subjects": "so few subjects say little of how subjects like these differ: no ground for a "
@@ -830,10 +834,20 @@ def method(estimate: Estimate) -> str:
         f"estimand: {estimate.estimand}" if estimate.estimand else "",
         f"error split: {estimate.alpha_split}" if estimate.alpha_split not in {"", "none"} else "",
         f"family: {estimate.family}" if estimate.family else "",
-        f"{plural(estimate.n_items, 'item')}, {plural(estimate.n_answers, 'answer')}",
+        _counted(estimate),
         _draw(estimate) if estimate.kind == "exchangeable" else "",
     ]
     return "; ".join(part for part in parts if part) + "."
+
+
+def _counted(estimate: Estimate) -> str:
+    """Say of how much a number is made."""
+    things = "item"
+    if estimate.kind == "exchangeable" and estimate.target == "human":
+        things = "labelled item"
+        if not estimate.n_answers:
+            return plural(estimate.n_items, things)
+    return f"{plural(estimate.n_items, things)}, {plural(estimate.n_answers, 'answer')}"
 
 
 def _draw(estimate: Estimate) -> str:

@@ -192,6 +192,15 @@ def steady(latency_s=1.0, cost=10, **crew):
     return made, [script] * len(made.judges)
 
 
+def test_a_look_tells_what_is_told_from_what_is_under_way():
+    """Of calls at one price, those that are sent and not told are the rest."""
+    crew, players = steady(n_units=40, cap=None, concurrency=4, stop=StopRule(every=10))
+    for sight in rehearse(crew, players, max_in_flight=9).sights:
+        assert sight.untold_calls == (sight.calls[0] - sight.n_told,)
+        assert sight.untold_spent == (10 * sight.untold_calls[0],)
+    assert sight.untold_calls == (0,)
+
+
 def test_a_judges_concurrency_binds():
     """40 calls of a second, four at a time after 1 + 2: 11 s and a bit."""
     crew, players = steady(n_units=40, cap=None, concurrency=4)

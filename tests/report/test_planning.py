@@ -223,7 +223,7 @@ def test_above_a_run_stands_what_is_assumed_of_judges_that_are_not_known():
     assert [line for line in lines if line.startswith("assumed")] == [
         "assumed   large: sd 0.61, output tokens 250 (assume); missing 0.01 (default)"
     ]
-    assert not any(line.startswith("note") for line in lines)
+    assert lines[-2] == "note      large: limits.rpm not counted in the time"
     assert lines[-1].startswith("The cap can't be passed")
     assert not any(line.startswith("assumed") for line in run_lines(replace(PLAN, is_mock=True)))
 
@@ -372,6 +372,26 @@ def test_what_no_number_of_items_reaches_is_said():
     assert "never reached" in "\n".join(plan_lines(found))
     (row,) = document(found)["by_method"]["methods"][0]["for_half_width"]
     assert row == {"half_width": 0.001, "items": None, "spend_nano_usd": None}
+
+
+def test_scores_are_said_to_be_those_of_an_arm():
+    found = replace(PLAN, by_method=replace(BY_METHOD, arm="larch"))
+    assert any(x.startswith("assumed   scores of larch: mean 0.85") for x in plan_lines(found))
+    assert document(found)["by_method"]["scores"]["arm"] == "larch"
+
+
+def test_a_key_is_no_judge():
+    """What decides without a call has no row: its verdicts are counted, and cost nothing."""
+    key = replace(PLAN.judges[2], name="key", adapter="key", by_key=6_000)
+    lines = plan_lines(
+        replace(PLAN, judges=(key,), whole_list=WholeList(calls=0, expected=0, worst=0))
+    )
+    assert lines[1] == "key       6,000 verdicts by the key, free"
+    assert lines[2].startswith("expected")
+    beside = plan_lines(replace(PLAN, judges=(replace(PLAN.judges[0], by_key=70), key)))
+    assert beside[2].startswith("large ")
+    assert beside[3] == "key       6,070 verdicts by the key, free"
+    assert document(replace(PLAN, judges=(key,)))["judges"][0]["by_key"] == 6_000
 
 
 def test_systems_are_told_from_judges():
