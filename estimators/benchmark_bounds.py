@@ -30,7 +30,6 @@ from estimators.judge_repeats import (
 from estimators.macro_sequence import MacroSequence
 from estimators.sequences_weighted import WeightedSequence
 from estimators.sequences_wor import (
-    NO_PLAN,
     MeanSequence,
     Plan,
     betting,
@@ -74,6 +73,7 @@ class Terms:
     n_calls : independent verdicts that an item's score is the mean of, where the mean of what the judge
         is expected to say is bounded; None: that of these verdicts
     is_weighted : items are drawn with chances of their own
+    most : number of items with which the run ends at the latest, as was settled too
     """
 
     low: float
@@ -90,6 +90,7 @@ class Terms:
     look_share: float = 0.0
     n_calls: int | None = None
     is_weighted: bool = False
+    most: int | None = None
 
     @property
     def span(self) -> float:
@@ -400,7 +401,7 @@ def _step(sequence: _Sequence, stratum: int, score: float) -> None:
 class _Kept:
     """The width of a fixed look, kept from the first number of items on at which it is the target.
 
-    The number depends on the order of strata alone, which knows no scores. Seen backwards, from all
+    Or from the largest number that there will be, if it is not the target before. The number depends on the order of strata alone, which knows no scores. Seen backwards, from all
     items to fewer, each stratum's mean of draws is a martingale, so that what bounds the moments of the
     error at that number bounds its largest value from there on. Before it nothing is said but the sure
     range. What missing verdicts leave open comes on top of the width, and no more items take it away.
@@ -419,26 +420,30 @@ class _Kept:
             self._strata.append(stratum)
 
     @property
-    def has_target(self) -> bool:
+    def has_width(self) -> bool:
         return self._half is not None
+
+    @property
+    def has_target(self) -> bool:
+        target = self._terms.target
+        return self._half is not None and target is not None and self._half <= target
 
     def interval(self) -> Interval:
         if self._half is None:
-            self._half = self._at_target()
+            self._half = self._at_planned()
         if self._half is None:
             return sure_range(self._tally, self._terms)
         lower, upper = _centres(self._tally, self._terms)
         return Interval(lower - self._half, upper + self._half)
 
-    def _at_target(self) -> float | None:
-        """Find the half-width at the first number that has the target, if it has been reached."""
-        strata, target = np.array(self._strata, dtype=np.int64), self._terms.target
-        if target is None:
-            return None
+    def _at_planned(self) -> float | None:
+        """Find the half-width at the first number that has the target or is the last, once it is reached."""
+        target, most = self._terms.target, self._terms.most
+        strata = np.array(self._strata[:most], dtype=np.int64)
         few, enough = 0, len(strata)
         found = self._width(strata)
-        if found > target:
-            return None
+        if target is None or found > target:
+            return found if enough == most and math.isfinite(found) else None
         while enough - few > 1:
             middle = (few + enough) // 2
             width = self._width(strata[:middle])
@@ -456,7 +461,7 @@ class _Kept:
 
 
 def _plan(terms: Terms) -> Plan:
-    return NO_PLAN if terms.target is None else Plan(half_width=terms.target)
+    return Plan(half_width=terms.target, most=terms.most)
 
 
 def _sequence_of(terms: Terms, kind: SequenceKind, alpha: float) -> MeanSequence:
@@ -478,8 +483,18 @@ def _weighted(terms: Terms, alpha: float) -> WeightedSequence:
     )
 
 
+def rounds_in(n: NDArray[np.int64], sizes: NDArray[np.int64]) -> Array:
+    """Give the rounds of strata in turn in which n items come in."""
+    ends = np.concatenate(([0], np.unique(sizes)))
+    items = np.minimum(ends[:, None], sizes).sum(axis=1)
+    return np.interp(n, items, ends)
+
+
 def _rounds(terms: Terms, alpha: float) -> MacroSequence:
-    plan = Plan(half_width=terms.target or USUAL_SHARE * terms.span)
+    most: float | None = None
+    if terms.most is not None:
+        most = max(1.0, float(rounds_in(np.array(terms.most), terms.sizes)))
+    plan = Plan(half_width=terms.target or USUAL_SHARE * terms.span, most=most)
     return MacroSequence(
         terms.sizes, plan, weights=terms.shares, level=1 - alpha, low=terms.low, high=terms.high
     )
@@ -576,7 +591,7 @@ class Line:
     @property
     def is_before_plan(self) -> bool:
         """Whether the last interval is but the sure range, since its planned number is still to come."""
-        return isinstance(self._watch, _Kept) and not self._watch.has_target
+        return isinstance(self._watch, _Kept) and not self._watch.has_width
 
     def interim(self, more: Sequence[Score | None]) -> Interval | None:
         """Bound the mean by all that is back, wherever it stands; None where no way is known.

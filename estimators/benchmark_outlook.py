@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from estimators.benchmark_bounds import USUAL_SHARE, Line, Terms
+from estimators.benchmark_bounds import USUAL_SHARE, Line, Terms, rounds_in
 from estimators.intervals import Array, Interval
 from estimators.macro_ability import MacroAbility
 from orchestrator.core.wire import Json
@@ -90,15 +90,8 @@ def _drawn(line: Line) -> Array:
     terms = line.terms
     n = np.concatenate(([line.n], items_ahead(line)))[:, None]
     if terms.allocation == "equal":
-        return np.minimum(_rounds(n, terms.sizes), terms.sizes)
+        return np.minimum(rounds_in(n, terms.sizes), terms.sizes)
     return np.asarray(n * terms.sizes / terms.n_items)
-
-
-def _rounds(n: NDArray[np.int64], sizes: NDArray[np.int64]) -> Array:
-    """Give the rounds of strata in turn in which n items come in."""
-    ends = np.concatenate(([0], np.unique(sizes)))
-    items = np.minimum(ends[:, None], sizes).sum(axis=1)
-    return np.interp(n, items, ends)
 
 
 def _by_formula(line: Line, drawn: Array) -> Array:
@@ -143,12 +136,14 @@ def _in_rounds(terms: Terms, drawn: Array, log_error: float) -> Array:
     shares, sizes = terms.shares, terms.sizes
     squares = terms.span**2 * float(shares @ shares)
     needed = log_error * squares / (2 * (terms.target or USUAL_SHARE * terms.span) ** 2)
+    rounds = np.maximum(drawn.max(axis=1), 1.0)
     planned = needed / (1 + needed / float(sizes.mean()))
-    bet = math.sqrt(8 * log_error / (planned * squares))
+    if terms.most is not None:  # more items would be planned for
+        planned = np.minimum(planned, np.maximum(rounds_in(np.array(terms.most), sizes), rounds))
+    bet = np.sqrt(8 * log_error / (planned * squares))
     share = drawn / sizes
     # Σ ((N - j)/N)² over j < n is nearly N (1 - (1 - n/N)³)/3.
     cost = (sizes / 3 * (1 - (1 - share) ** 3)) @ shares**2 / float(shares @ shares)
-    rounds = np.maximum(drawn.max(axis=1), 1.0)
     return np.asarray(log_error * (1 + cost / planned) / (bet * rounds))
 
 
@@ -162,6 +157,8 @@ def _by_bets(terms: Terms, n: Array, log_error: float, variance: float) -> Array
     else:
         needed = 2 * log_error * variance / (2 * terms.target / terms.span) ** 2
         horizon = needed / (1 + needed / n_items)
+    if terms.most is not None:  # more items would be planned for
+        horizon = np.minimum(horizon, np.maximum(terms.most, n))
     bet = np.minimum(np.sqrt(2 * log_error / (variance * horizon)), 0.5)
     cost = variance / 2 * scale * (_WEIGHTS @ (bet**2 * at))
     gain = n_items * scale * (_WEIGHTS @ (bet * at / (n_items + 1 - at)))

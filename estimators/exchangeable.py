@@ -232,10 +232,10 @@ class Exchangeable:
             raise ValueError("targets: ability is a chance of yes; it wants one judge's yes or no")
         if config.draw_by is not None:
             self._check_draws(config)
-        if "human" in self._targets and self._study.labels is None:
-            raise ValueError("targets: human wants labels of people, and `labels` is missing")
         if "human" in self._targets and self._allocation is not None:
             raise ValueError("targets: human wants items drawn without strata")
+        if "human" in self._targets and self._study.labels is None:
+            raise ValueError("targets: human wants labels of people, and `labels` is missing")
         if (contrast := config.contrast) is not None:
             for name in (contrast.arm, contrast.baseline):
                 if name not in frame.arms:
@@ -304,6 +304,7 @@ class Exchangeable:
             if config.judgment == "expected"
             else None,
             is_weighted=config.draw_by is not None,
+            most=config.max_items,
         )
 
     def _n_calls(self, *, is_difference: bool) -> int:

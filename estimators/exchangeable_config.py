@@ -53,6 +53,7 @@ class ExchangeableConfig(_Config):
         `none` each name stands by itself
     design, strata, draw_by : as the policy's, whose order they give; None: simple, and as there. By
         a column items are bounded by bets that are watched at all numbers
+    max_items : as the policy's: a watched run is planned for no more. None: all
     contrast : two arms whose difference is the primary estimate
     mixture : of `ability`; see `estimators.macro_ability`
     missing : what a missing verdict scores. `impute`: the lowest for the lower end, the highest for
@@ -74,6 +75,7 @@ class ExchangeableConfig(_Config):
     design: SampleDesign | None = None
     strata: Allocation | None = None
     draw_by: str | None = None
+    max_items: PositiveInt | None = None
     contrast: Contrast | None = None
     mixture: Literal["plug_in", "upper"] = "plug_in"
     missing: Literal["impute", "lowest"] = "impute"

@@ -29,7 +29,7 @@ class MacroSequence:
     Parameters
     ----------
     sizes : (S,) N_s, items of each stratum
-    plan : where the sequence is meant to end; its `n` is a number of rounds. Chosen beforehand
+    plan : where the sequence is meant to end; its `n` and `most` are numbers of rounds. Chosen beforehand
     weights : (S,) w_s > 0; None: 1/S each
     level : chance, at least, that all intervals hold
     low, high : ends of the scale of the scores
@@ -84,7 +84,7 @@ class MacroSequence:
             case Plan(half_width=float(width), n=None) if width > 0:
                 # As if drawn with replacement, then what a finite population saves.
                 needed = self._log_limit * squares / (2 * width**2)
-                return needed / (1 + needed / float(self._sizes.mean()))
+                return min(needed / (1 + needed / float(self._sizes.mean())), plan.most or math.inf)
         raise ValueError("plan: a half-width or a number of rounds, above 0")
 
     @property

@@ -57,10 +57,12 @@ class Plan(NamedTuple):
     half_width : to be reached, in units of the scores; the number that it needs is planned again at
         each score, from the variance so far
     n : number of scores, where it is known instead
+    most : number of scores that there will be at most: nothing is staked for later ones
     """
 
     half_width: float | None = None
     n: int | None = None
+    most: float | None = None
 
 
 NO_PLAN = Plan()
@@ -238,9 +240,14 @@ class _Terms(NamedTuple):
     log_limit: float
     half_width: float | None
     n: int | None
+    most: float | None
 
     def horizon(self, steps: Steps) -> Array:
         """Give the number of scores that the next bet is made for."""
+        planned = self._planned(steps)
+        return planned if self.most is None else np.minimum(planned, self.most)
+
+    def _planned(self, steps: Steps) -> Array:
         if self.half_width is not None:
             return _needed(self.log_limit, steps.variance, self.half_width, self.population)
         if self.n is not None:
@@ -265,10 +272,10 @@ def _terms(population: int, level: float, low: float, high: float, plan: Plan) -
         raise ValueError(f"level: {level} is not within (0, 1)")
     if not -math.inf < low < high < math.inf:
         raise ValueError(f"scores from {low} to {high} are not a scale")
-    if None not in plan or any(each is not None and not each > 0 for each in plan):
+    if None not in plan[:2] or any(each is not None and not each > 0 for each in plan):
         raise ValueError("plan: a half-width or a number, above 0")
     width = None if plan.half_width is None else plan.half_width / ((high - low) / 2)
-    return _Terms(population, math.log(2 / (1 - level)), width, plan.n)
+    return _Terms(population, math.log(2 / (1 - level)), width, plan.n, plan.most)
 
 
 # --- betting -----------------------------------------------------------------------------------

@@ -635,12 +635,12 @@ class _Theatre:
         widths = likely_half_widths(config, study, stop, like, n)
         of_part, there = self._study(case, items), max(1, round(n * part))
         as_is = likely_half_widths(config, of_part, stop, like, there)[1]
+        open_ = open_half_width(config, study, like)
         if not widths[1] or not as_is:
-            return _PLAIN._replace(open_=open_half_width(config, study, like))
+            return _PLAIN._replace(open_=open_)
         factors = tuple(width / widths[1] for width in widths)
         if part < 1.0 and max(factors) > min(factors):
             factors = FACTORS  # a part is another sample
-        open_ = open_half_width(config, study, like)
         return _Sizing(open_=open_, shrink=widths[1] / as_is, factors=factors)
 
     def _items(self, part: float, fewest: int) -> NDArray[np.int64]:
@@ -694,6 +694,8 @@ class _Theatre:
         if settings.last_look is not None:
             items = max(1, round(settings.last_look.items * part))
             changes["last_look"] = settings.last_look.model_copy(update={"items": items})
+        if settings.max_items is not None:
+            changes["max_items"] = max(1, round(settings.max_items * part))
         return primary.model_copy(update={"settings": settings.model_copy(update=changes)})
 
     def _crew(
@@ -1385,7 +1387,7 @@ def _likely(theatre: _Theatre, book: ScoreBook, mean: float | None = None) -> li
         Assumed(
             scores=scores if mean is None else _with_mean(scores, mean),
             source=_source(blueprint) if mean is None else "option",
-            arm=study.frame.arms[group[0]] if len(group) < study.frame.n_arms else None,
+            arm=study.frame.arms[group[0]] if len(group) == 1 < study.frame.n_arms else None,
             missing=sum(book.missing(arm) for arm in (arms if is_difference else group)),
             noise=None if None in noise else sum(x or 0.0 for x in noise),
         )

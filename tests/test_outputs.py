@@ -72,7 +72,7 @@ def test_an_export_replaces_another_file_by_force_alone(folder, sortition):
     assert err == "answers.csv is there already; --force replaces it; nothing was written\n"
     assert (path.read_text("utf-8"), (folder / "scores.csv").exists()) == ("mine", False)
     assert sortition("export", "run", "--force", "-o", "answers.csv")[0] == 0
-    assert path.read_text("utf-8").startswith("q,item,arm,group,judge,")
+    assert path.read_text("utf-8").startswith("q,item,arm,group,stratum,judge,")
 
 
 def test_what_cannot_be_written_is_one_clear_line(folder, sortition):

@@ -11,6 +11,9 @@ from scipy import optimize, stats
 
 from estimators.beta_binomial import (
     BetaBinomialStatus,
+    _profile,
+    _scan,
+    _tally,
     beta_binomial_loglik,
     fit_beta_binomial,
     upper_dispersion,
@@ -221,3 +224,18 @@ def test_parameters_outside_their_range_are_refused():
             beta_binomial_loglik([1], [2], mu, phi)
     with pytest.raises(ValueError, match="level"):
         upper_dispersion([1], [2], level=1.0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=2, max_size=12).filter(
+        lambda each: sum(k for k, _ in each) and sum(k < k + m for k, m in each)
+    )
+)
+def test_dispersions_that_are_tried_together_are_those_that_are_tried_alone(subjects):
+    k = [right for right, _ in subjects]
+    table = _tally(k, [right + wrong for right, wrong in subjects])
+    if not 0 < table.mean < 1:
+        return
+    phi = np.geomspace(1e-9, 1e6, 21)
+    alone = [_profile(table, float(each)).loglik - table.log_choices for each in phi]
+    assert _scan(table, phi) == pytest.approx(alone, rel=1e-9, abs=1e-9)

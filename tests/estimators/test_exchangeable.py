@@ -475,6 +475,74 @@ def test_other_sequences_have_their_own_names(sequence):
     assert e.watching_covered
 
 
+def half_widths(of, scores, n, **entry):
+    (e,) = told(of, scores, n, check="anytime", **entry)
+    return e.half_width
+
+
+@pytest.mark.parametrize("sequence", ["betting", "hoeffding", "empirical_bernstein"])
+def test_a_run_that_is_known_to_end_early_is_planned_for_its_end(sequence):
+    """Of 50 items and a target that wants several hundred; more than it wants changes nothing."""
+    of, scores = study(3000), np.arange(3000) % 5 > 0
+    entry = {"target_half_width": 0.03, "sequence": sequence}
+    at_end = half_widths(of, scores, 50, max_items=50, **entry)
+    assert at_end < 0.75 * half_widths(of, scores, 50, **entry)
+    assert half_widths(of, scores, 50, max_items=2900, **entry) == half_widths(
+        of, scores, 50, **entry
+    )
+    without = half_widths(of, scores, 50, sequence=sequence)
+    assert half_widths(of, scores, 50, max_items=50, sequence=sequence) < without
+
+
+def test_bets_for_an_early_end_are_those_of_the_plan():
+    of, scores = study(3000), np.arange(3000) % 5 > 0
+    plan = Plan(half_width=0.03, most=50)
+    lower, upper = betting_wor(in_order(of, scores)[:50], 3000, plan=plan)
+    (e,) = told(of, scores, 50, check="anytime", target_half_width=0.03, max_items=50)
+    assert (e.lower[0], e.upper[0]) == (lower[-1], upper[-1])
+
+
+def test_strata_in_turn_are_planned_for_an_early_end_too():
+    of = study(3000, strata=[f"s{k % 10}" for k in range(3000)])
+    scores = np.arange(3000) % 7 > 0
+    entry = {"design": "macro", "target_half_width": 0.03}
+    at_end = half_widths(of, scores, 100, max_items=100, **entry)
+    assert at_end < 0.75 * half_widths(of, scores, 100, **entry)
+
+
+def test_a_width_is_kept_from_the_last_number_if_it_is_not_the_target_before():
+    """What comes later, which was not planned, changes it no more."""
+    of = study(300, strata=[*("s" * 200), *("t" * 100)])
+    scores = (np.arange(300) % 3 > 0).astype(float)
+    entry = {"design": "stratified", "check": "anytime", "target_half_width": 0.05}
+    (before,) = told(of, scores, 59, max_items=60, **entry)
+    assert before.flags == ("before_planned_number",)
+    drawn = np.bincount(
+        of.frame.stratum[in_order(of, np.arange(300), config(design="stratified"))[:60].astype(int)]
+    )
+    width = stratified_half_width(drawn, [200, 100], [2 / 3, 1 / 3], 0.05)
+    for n in (60, 90):
+        (e,) = told(of, scores, n, max_items=60, **entry)
+        assert e.half_width == pytest.approx(width)
+        assert e.flags == ()
+    (on,) = told(of, scores, 90, **entry)
+    assert on.flags == ("before_planned_number",)
+
+
+@pytest.mark.parametrize("entry", [{}, {"design": "stratified"}], ids=["betting", "kept"])
+def test_an_early_end_is_covered_while_it_is_watched(entry):
+    population = np.r_[np.arange(300) < 250, np.arange(300) < 120].astype(float)
+    entry = {
+        "check": "anytime",
+        "target_half_width": 0.02,
+        "max_items": 90,
+        "confidence": 0.8,
+        **entry,
+    }
+    strata = [*("s" * 300), *("t" * 300)]
+    assert ever_missed(entry, population, n_runs=40, looks=LOOKS, strata=strata) <= 0.2
+
+
 def test_all_items_leave_no_error():
     """At n = N both ends are the mean."""
     scores = (np.arange(50) < 20).astype(float)
@@ -588,6 +656,22 @@ def test_strata_by_themselves_and_what_is_not_drawn():
     assert (strata.value[0], math.isnan(strata.value[1])) == (1.0, True)
     assert strata.status is Status.PARTIAL
     assert strata.lower[0] == hypergeometric_interval(at, at, 39, 0.05).lower
+
+
+def test_strata_that_are_searched_together_are_those_that_are_searched_alone():
+    """With missing verdicts, whose ends rest on other counts."""
+    rng = np.random.default_rng(7)
+    of = study(300, strata=[f"s{k % 7}" for k in range(300)])
+    scores = np.where(rng.random(300) < 0.1, math.nan, rng.random(300) < 0.8)
+    _, strata = told(of, scores, 90, targets=("benchmark", "strata"))
+    drawn = in_order(of, np.arange(300))[:90].astype(int)
+    for s, name in enumerate(strata.names):
+        own = drawn[of.frame.stratum[drawn] == s]
+        size, ones, open_ = (of.frame.stratum == s).sum(), scores[own] == 1, np.isnan(scores[own])
+        least = hypergeometric_interval(ones.sum(), len(own), size, 0.05)
+        most = hypergeometric_interval((ones | open_).sum(), len(own), size, 0.05)
+        found = (strata.lower[s], strata.upper[s])
+        assert found == (least.lower, most.upper), name
 
 
 def test_ability_is_macro_ability_by_subjects():

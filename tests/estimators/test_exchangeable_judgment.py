@@ -411,7 +411,7 @@ def test_few_labels_stand_alone_and_none_say_nothing():
     order = orders_of(of, config())[0]
     n = int(np.flatnonzero(order < 30)[18]) + 1
     (people,) = told(of, np.ones(100), n, targets=("human",))
-    assert people.flags == ("few_labels",)
+    assert people.flags == ("few_labels", "labels_not_drawn")
     assert people.diagnostics["by_name"]["n_labels"] == [19]
     (people,) = told(of, np.ones(100), int(np.flatnonzero(order < 30)[0]), targets=("human",))
     assert people.status is Status.EMPTY

@@ -6,11 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from estimators.calibration import label_scores
 from estimators.cells import Scoring
-from estimators.human_means import human_mean, label_scores
+from estimators.exchangeable import fit_exchangeable
+from estimators.human_means import human_mean
 from estimators.prediction_powered import prediction_powered
+from estimators.score_means import ScoreMeansConfig, fit_score_means
 from orchestrator.core.scale import Criterion, Scale, ScaleType
-from tests.estimators.test_exchangeable import study
+from tests.estimators.test_exchangeable import config, in_order, study, told
 
 TEN = Scale(type=ScaleType.INTEGER, low=1, high=10)
 SCORING = Scoring(study(1, scale=TEN))
@@ -101,4 +104,59 @@ def test_a_label_scores_as_a_verdict_does_and_a_part_of_one_is_none():
     alone = label_scores(of, Scoring(of, "a"))
     assert alone[:2].tolist() == [1.0, 4.0]
     with pytest.raises(ValueError, match="targets: human wants labels"):
-        label_scores(study(3), Scoring(of))
+        told(study(3), np.ones(3), targets=("human",))
+
+
+def with_labels(of, every):
+    """Label every so many items 1, and the others not at all."""
+    labels = np.full((of.frame.n_units, 1), math.nan)
+    labels[::every] = 1.0
+    return replace(of, labels=labels)
+
+
+def test_a_number_of_labels_says_how_many_there_are():
+    """Eight labels and 300 verdicts: it is a number of eight, and says what was not drawn."""
+    of = with_labels(study(400), 40)
+    scores = np.arange(400) % 5 > 0
+    _, people = told(of, scores, 300, targets=("benchmark", "human"))
+    by_name = people.diagnostics["by_name"]
+    (n_labels,) = by_name["n_labels"]
+    drawn = in_order(of, np.arange(400))[:300]
+    assert n_labels == sum(item % 40 == 0 for item in drawn)
+    assert (people.n_items, people.n_answers) == (n_labels, 0)
+    assert by_name["labels_not_drawn"] == [10 - n_labels]
+    assert people.flags == ("few_labels", "labels_not_drawn")
+    _, all_in = told(of, scores, targets=("benchmark", "human"))
+    assert all_in.flags == ("few_labels",)
+
+
+def test_many_labels_and_the_verdicts_beside_them_are_both_counted():
+    rng = np.random.default_rng(5)
+    of = study(400, scale=TEN)
+    labels = rng.integers(1, 11, (400, 1)).astype(float)
+    scores = np.clip(labels + rng.integers(-2, 3, (400, 1)), 1, 10)
+    labels[100:] = math.nan
+    (people,) = told(replace(of, labels=labels), scores, targets=("human",))
+    assert (people.n_items, people.n_answers, people.flags) == (100, 400, ())
+
+
+def test_labels_show_how_judges_agree_with_them_whatever_is_estimated():
+    """As a mean of scores shows it, by one that is fitted at once too."""
+    rng = np.random.default_rng(6)
+    scores = rng.integers(1, 11, (60, 1)).astype(float)
+    labels = np.where(rng.random((60, 1)) < 0.5, np.clip(scores - 1, 1, 10), math.nan)
+    of = replace(study(60, scale=TEN), labels=labels)
+    (ours,) = told(of, scores)
+    (theirs, *_) = fit_score_means(
+        ScoreMeansConfig(name="m", kind="score_means"),
+        of,
+        unit=np.arange(60),
+        judge=np.zeros(60, dtype=int),
+        values=scores,
+    )
+    assert ours.diagnostics["labels"] == theirs.diagnostics["labels"]
+    (at_once,) = fit_exchangeable(
+        config(), of, unit=np.arange(60), judge=np.zeros(60, dtype=int), values=scores
+    )
+    assert at_once.diagnostics["labels"] == ours.diagnostics["labels"]
+    assert "labels" not in told(study(60, scale=TEN), scores)[0].diagnostics

@@ -79,7 +79,7 @@ def test_columns_of_answers_are_found(sortition):
         ("peeking --share 1", "between 0 and 1"),
         ("peeking --alpha 0", "between 0 and 1"),
         ("peeking --plot curves.pdf", ".svg or .png"),
-        ("subsample-mmlu nowhere.csv", "can't be read"),
+        ("subsample-mmlu nowhere.csv", "no such file"),
         ("subsample-mmlu t.csv --strata nothing", "no column nothing"),
         ("subsample-mmlu t.csv --strata topic --domain item", "stratum"),
         ("subsample-mmlu t.csv --pair good", "A,B"),

@@ -535,7 +535,7 @@ def test_names_must_be_clear():
 def test_a_unit_without_a_field_is_refused():
     """Each unit has the fields that the rubric shows."""
     ((_, message),) = problems(fields=[{"candidate": "x", "source": "y"}, {"candidate": "x"}])
-    assert message == "missing in 1 units, the first of them unit 1"
+    assert message == "missing in 1 unit, the first of them unit 1"
 
 
 def test_the_prompt_survives_any_name():

@@ -481,7 +481,7 @@ def problems(**given):
         ({"route": Route.LOGPROB}, "task.output.route", "a single verdict"),
         ({"text": "{{ sauce }}"}, "task.rubric", 'did you mean "source"?'),
         ({"text": "{{ criteria.x.y }}"}, "task.rubric", "no attribute"),
-        ({"fields": [{"a": "x"}, {}]}, "data.fields.a", "missing in 1 units"),
+        ({"fields": [{"a": "x"}, {}]}, "data.fields.a", "missing in 1 unit"),
         ({"fields": [{"end": "x"}]}, "data.fields.end", "named by one word"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

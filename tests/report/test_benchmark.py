@@ -227,6 +227,21 @@ class TestStatements:
             "hold although one looked at every result",
         ):
             assert part in said
+        assert "; 4 items, 16 answers; " in said
+        by_name = dict(e.diagnostics["by_name"]) | {"n_labels": [8, 8], "n_items": [8, 8]}
+        of_people = {
+            "target": "human",
+            "n_items": 8,
+            "diagnostics": dict(e.diagnostics) | {"by_name": by_name},
+        }
+        assert "; 8 labelled items, 5 answers; " in wording.method(
+            replace(e, n_answers=5, **of_people)
+        )
+        alone = replace(e, n_answers=0, **of_people)
+        assert "; 8 labelled items; " in wording.method(alone)
+        columns = wording.columns_of(alone, [0, 1])
+        assert columns["labels"] == ["8", "8"]
+        assert "items" not in columns
         unseeded = replace(e, diagnostics=dict(e.diagnostics) | {"seed": None})
         assert "drawn not by this program" in wording.method(unseeded)
 

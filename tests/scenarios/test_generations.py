@@ -868,6 +868,27 @@ def test_what_a_verdict_holds_does_not_depend_on_answers_that_are_not_told():
     assert holds == {(HOLD, SHOWN, SHOWN)}
 
 
+def test_long_answers_are_put_into_words_once_a_question_while_money_is_waited_for(monkeypatch):
+    """In the end there is money for one chain at a time: each question is decided on again and again."""
+    n_units, rendered = 6, Counter()
+    systems = [says(lambda _: "a" * LONGEST)]
+    cap = (n_units - 1) * (FIRST_COST + FEE) + HOLD + SHOWN
+    run = put(judging(), systems=systems, n_units=n_units, cap=cap)
+    render = run.crew.judges[0].rubric.render
+
+    def counted(query, attempt):
+        request = render(query, attempt)
+        rendered[query.units] += "x" * LONGEST in said(request)
+        return request
+
+    monkeypatch.setattr(run.crew.judges[0].rubric, "render", counted)
+    run.go()
+    assert len(verdicts(run)) == n_units
+    assert set(rendered.values()) == {1}
+    assert {e.hold for e in run.of(Asked) if e.query.role is Role.JUDGE} == {SHOWN}
+    run.check(prompts=True)
+
+
 def test_a_system_that_is_down_for_a_time_is_waited_for():
     """C14: its answers are asked for again; the policy hears nothing of it."""
     limited = RateLimited(retry_after_s=300.0)

@@ -26,6 +26,8 @@ estimate:
   - {name: score, kind: exchangeable}
 """
 N = 150
+OTHER = """\
+  - {name: other, adapter: mock, price_usd_per_1m: {input: 1, output: 1}, mock: {truth: truth, sd: 2.0}}"""
 
 
 @pytest.fixture
@@ -98,6 +100,36 @@ def test_people_are_estimated_beside_the_judge(campaign, tmp_path):
     alone = by_name["labels_only"][0]
     assert people.half_width < 0.8 * (alone["upper"] - alone["lower"]) / 2
     assert people.lower[0] < 5.6 < people.upper[0]
+
+
+def test_a_watched_run_is_planned_for_the_items_that_the_policy_asks_about(campaign, tmp_path):
+    """Its last interval is far narrower than one whose bets wait for a target that is out of reach."""
+    changes = [
+        ("0.1}", "0.01, check: anytime}"),
+        ("{kind: subsample}", "{kind: subsample, max_items: 30}"),
+    ]
+    (planned,) = campaign(*changes).run(tmp_path / "run").estimates
+    changes += [("kind: exchangeable}", f"kind: exchangeable, max_items: {N}}}")]
+    (other,) = campaign(*changes).run(tmp_path / "other").estimates
+    assert planned.n_items == other.n_items == 30
+    assert planned.half_width < 0.85 * other.half_width
+
+
+def test_labels_are_held_against_judges_whatever_is_estimated(campaign, tmp_path):
+    """Of each judge of a panel, also where the result is made without one of them."""
+    result = campaign(
+        (
+            "budget:",
+            "labels: {path: labels.csv, id: id, score: score}\noutput: {formats: [md]}\nbudget:",
+        ),
+        ("task:", f"{OTHER}\ntask:"),
+        ("{kind: subsample}", "{kind: subsample, max_items: 60}"),
+    ).run(tmp_path / "run")
+    (score,) = result.estimates
+    assert [of["judge"] for of in score.diagnostics["labels"]] == ["judge", "other"]
+    assert {of["n_units"] for of in score.diagnostics["labels"]} < set(range(15, 60))
+    assert len(result.document["diagnostics"]["without_judge"]) == 2
+    assert "## Human labels" in (tmp_path / "run" / "report.md").read_text("utf-8")
 
 
 def test_repeats_read_one_answer_of_a_system(tmp_path):
