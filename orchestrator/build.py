@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -749,7 +749,7 @@ def _adapter(
         else np.repeat(data.truth[:, np.newaxis], len(study.criteria), axis=1),
         model=entry.model,
         recording=_source(entry).recording if kind == "recorded" else None,
-        keys=_keys(campaign.task, data) if is_system else None,
+        keys=keys_of(campaign.task, data.fields) if is_system else None,
         role=Role.SYSTEM if is_system else Role.JUDGE,
         base_url=base_url(entry, os.environ),
         api_key=key_of(entry, os.environ),
@@ -778,11 +778,11 @@ LONGEST_TOKEN = 16
 longer answers are held for this much; what they could cost on top is never spent (`too_long`)."""
 
 
-def _keys(task: Task, data: Dataset) -> list[str] | None:
+def keys_of(task: Task, fields: Iterable[Mapping[str, str | Chat]]) -> list[str] | None:
     """Give what a right answer says, by unit, where a step of the task compares with it."""
     steps = task.free_steps if isinstance(task, CheckTask) else ()
     names = [step.match for step in steps if isinstance(step, MatchStep)]
-    return [str(given[names[0]]) for given in data.fields] if names else None
+    return [str(given[names[0]]) for given in fields] if names else None
 
 
 def _rubrics(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.build import TOKENS_PER_VERDICT, kind_of, questions
+from orchestrator.build import TOKENS_PER_VERDICT, keys_of, kind_of, questions
 from orchestrator.campaign_file import Judge as JudgeEntry
 from orchestrator.campaign_file import System
 from orchestrator.core.answers import Answers, Fields
@@ -33,7 +33,7 @@ from orchestrator.core.wire import FIRST_ATTEMPT, Attempt, Chat, Reply, Request,
 from orchestrator.engine.fold import Keyed
 from orchestrator.engine.rehearse import Player
 from orchestrator.report.planning import Assumption, Prompts
-from orchestrator.task import KEY, CheckTask, MatchStep
+from orchestrator.task import KEY
 from policies.subsample import SubsampleConfig
 
 if TYPE_CHECKING:
@@ -161,13 +161,16 @@ def stand_in(
     prompts : as measured
     """
     real, entry = blueprint.crew.judges[judge], blueprint.entries[judge]
+    answers = blueprint.crew.answers
     setting = JudgeSetting(
         name=entry.name,
         judge=_place(blueprint, judge, study),
         study=study,
         max_output_tok=entry.params.max_output_tokens,
         truth=_truth(blueprint, study, units),
-        keys=_keys(blueprint, units) if isinstance(entry, System) else None,
+        keys=None
+        if answers is None or not isinstance(entry, System)
+        else keys_of(blueprint.file.campaign.task, (answers[unit] for unit in units)),
         role=Role.SYSTEM if isinstance(entry, System) else Role.JUDGE,
         model=entry.model,
     )
@@ -263,14 +266,6 @@ def _units_of_system(blueprint: Blueprint, ix: int) -> range:
     """Give the units that a system answers: those of its own arm."""
     frame, arm = blueprint.study.frame, ix - len(blueprint.file.campaign.judges)
     return range(arm, frame.n_units, frame.n_arms)
-
-
-def _keys(blueprint: Blueprint, units: Sequence[int]) -> list[str] | None:
-    """Give what a right answer says, where a step of the task compares with it."""
-    task, answers = blueprint.file.campaign.task, blueprint.crew.answers
-    steps = task.free_steps if isinstance(task, CheckTask) else ()
-    names = [step.match for step in steps if isinstance(step, MatchStep)]
-    return [str(answers[unit][names[0]]) for unit in units] if names and answers else None
 
 
 class AnswersOf(Answers):
